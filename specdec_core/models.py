@@ -1,0 +1,301 @@
+"""Load a causal language model, and say what was chosen for this hardware and why.
+
+`load()` gives the default model (fetching it once, see `fetch`), `load("folder")` one of your own,
+`load("org/name")` one from a hub. No other file of this package asks transformers for weights.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import fetch as _fetch
+from . import manifest
+from .errors import ModelError
+from .fetch import fetch
+
+__all__ = ["LoadedModel", "fetch", "load", "native_bfloat16", "same_logits"]
+
+DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_PARITY_TOLERANCE = 1e-3  # of the largest logit: float32 sums of a few thousand terms, in another order
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run, with all that a record of a run has to say about it."""
+
+    model: Any  # a transformers causal LM, in eval mode, needing no gradient
+    tokenizer: Any  # its vocabulary may be smaller or larger than the model's
+    name: str  # as it was asked for
+    path: Path  # the folder that holds its files
+    dtype: torch.dtype
+    device: torch.device
+    why: str  # one sentence: what was chosen, and why
+    stop_ids: frozenset[int]  # token ids that end an answer; may be empty
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """The sha256 of the stored weights: see `manifest.weights_hash`.
+
+        Taken from the folder's record where there is one, otherwise computed at the first use
+        (about a second a gigabyte).
+        """
+        if (self.path / manifest.MANIFEST).is_file():
+            return manifest.read(self.path)["weights_sha256"]
+        return manifest.weights_hash(self.path)
+
+
+def load(
+    name: str | Path = "default",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    attn: str = "sdpa",
+) -> LoadedModel:
+    """Load a model and its tokenizer.
+
+    Args:
+        name: "default", a folder in transformers' format, or a hub name such as "org/model". A
+            hub name is looked for in the local hub cache first, so that a model once downloaded
+            stays the same and needs no connection.
+        dtype: "auto", or float64, float32, bfloat16, float16 (a string or a torch dtype). "auto"
+            is bfloat16 only where the hardware computes it natively.
+        device: "auto", or a torch device such as "cpu" or "cuda:0". "auto" takes a CUDA device,
+            then Apple's GPU if its logits match the CPU's, then the CPU.
+        attn: transformers' `attn_implementation`.
+
+    Raises:
+        ModelError: unknown name, offline, corrupt files, an architecture that is no causal LM of
+            transformers, a device that is not there. The message says what to do.
+
+    Example:
+        >>> lm = load(dtype="float32", device="cpu")
+        >>> lm.model.config.vocab_size, lm.model.config.num_hidden_layers
+        (49152, 30)
+        >>> lm.why
+        'float32 on cpu, as asked.'
+        >>> [lm.tokenizer.decode([i]) for i in lm.stop_ids]
+        ['<|im_end|>']
+    """
+    where, why_where = _choose_device(device)
+    what, why_what = _choose_dtype(dtype, where)
+    source = _resolve(name)
+    with _failures_explained(name, source):
+        model, tokenizer, path = _read(source, what, attn)
+        if where.type == "mps" and why_where and not same_logits(model.float(), where):
+            where, why_where = torch.device("cpu"), "Apple's GPU gives other logits than the CPU here"
+            what, why_what = _choose_dtype(dtype, where)
+        model = model.to(device=where, dtype=what).eval().requires_grad_(False)
+    reasons = "; ".join(reason for reason in (why_where, why_what) if reason) or "as asked"
+    joint = ", " if reasons == "as asked" else ": "
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        name=str(name),
+        path=path,
+        dtype=what,
+        device=where,
+        why=f"{str(what).removeprefix('torch.')} on {where}{joint}{reasons}.",
+        stop_ids=_stop_ids(model, tokenizer),
+    )
+
+
+def _choose_device(device: str | torch.device) -> tuple[torch.device, str]:
+    """The device, and why if it was "auto" that chose it."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device()), "a CUDA device is there"
+        if torch.backends.mps.is_available():
+            return torch.device("mps"), "Apple's GPU gives the CPU's logits here"
+        return torch.device("cpu"), "no GPU that torch can use"
+    try:
+        chosen = torch.device(device)
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ModelError(f"The device {str(device)!r} cannot be used ({first}). Try device='auto'.") from error
+    return chosen, ""
+
+
+def _choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch.dtype, str]:
+    """The dtype, and why if it was "auto" that chose it."""
+    if dtype != "auto":
+        chosen = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(dtype)
+        if chosen not in DTYPES.values():
+            raise ModelError(f"dtype {dtype!r} is unknown; expected 'auto' or one of {', '.join(DTYPES)}.")
+        return chosen, ""
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16, "it computes bfloat16 natively"
+        return torch.float16, "it has no native bfloat16"
+    if device.type == "cpu":
+        if native := native_bfloat16():
+            return torch.bfloat16, f"the CPU computes bfloat16 natively ({native})"
+        return torch.float32, "the CPU has no native bfloat16"
+    return torch.float32, "the dtype in which it was compared with the CPU"
+
+
+def native_bfloat16() -> str:
+    """The CPU's instructions for products in bfloat16 by name, or "" if it has none.
+
+    Without them torch still accepts bfloat16, but converts to float32 and back: slower, and less
+    exact, than float32 itself.
+
+    Example:
+        >>> native_bfloat16() in ("amx_bf16", "avx512_bf16", "arm bf16", "")
+        True
+    """
+    if platform.system() == "Darwin":
+        asked = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
+        said = subprocess.run(asked, capture_output=True, text=True).stdout
+        return "arm bf16" if said.strip() == "1" else ""
+    flags: set[str] = set()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):  # x86, arm
+                flags = set(value.split())
+                break
+    except OSError:  # Windows
+        avx512 = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+        return "avx512_bf16" if avx512 and avx512() else ""
+    names = {"amx_bf16": "amx_bf16", "avx512_bf16": "avx512_bf16", "bf16": "arm bf16"}
+    return next((said for flag, said in names.items() if flag in flags), "")
+
+
+def same_logits(model: Any, device: torch.device) -> bool:
+    """Whether `device` gives a float32 model the logits that the CPU gives it, on a fixed prompt.
+
+    Some releases of the MPS backend computed attention wrongly without an error; a model is run on
+    it only after this. The model is left on the CPU.
+
+    Returns:
+        True if the logits, (16, V), differ by at most a thousandth of the largest, and the argmax
+        of every row agrees.
+    """
+    ids = torch.arange(16).unsqueeze(0) % model.config.vocab_size  # (1, 16)
+    with torch.inference_mode():
+        expected = model.cpu()(ids).logits[0]
+        came = model.to(device)(ids.to(device)).logits[0].cpu()
+    model.cpu()
+    close = (came - expected).abs().max() <= _PARITY_TOLERANCE * expected.abs().max()
+    return bool(close) and torch.equal(came.argmax(-1), expected.argmax(-1))
+
+
+def _resolve(name: str | Path) -> str | Path:
+    """A folder that exists, or a hub name; the default is fetched if it is not there yet."""
+    if name == "default":
+        folder = _fetch.place()
+        if not folder.exists():
+            return fetch()
+        if found := _fetch.problems():
+            raise ModelError("The default model is not whole:\n    " + "\n    ".join([*found, _fetch.REFETCH]))
+        return folder
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{folder} has no config.json; expected a model folder in transformers' format.")
+        return folder
+    if isinstance(name, Path) or str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
+        raise ModelError(f"There is no folder {folder}; expected a model folder, a hub name, or 'default'.")
+    return str(name)
+
+
+def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[Any, Any, Path]:
+    """Model and tokenizer on the CPU, and the folder that holds their files."""
+    from transformers.utils import cached_file
+
+    if isinstance(source, Path):
+        with _no_bars():
+            return *_from_pretrained(source, dtype, attn, local_files_only=True), source
+    try:
+        model, tokenizer = _from_pretrained(source, dtype, attn, local_files_only=True)
+    except OSError:  # not in the hub cache, or not all of it
+        model, tokenizer = _from_pretrained(source, dtype, attn, local_files_only=False)
+    return model, tokenizer, Path(cached_file(source, "config.json", local_files_only=True)).parent
+
+
+def _from_pretrained(source: str | Path, dtype: torch.dtype, attn: str, **options: bool) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    model, info = AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, attn_implementation=attn, output_loading_info=True, **options
+    )
+    if missing := sorted(info["missing_keys"]):
+        # transformers would fill them with random numbers, and warn
+        some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise ModelError(f"{source} lacks {len(missing)} of its weights ({some}). Download it again.")
+    return model, tokenizer
+
+
+def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The ids that end an answer: the model's generation config knows best, then the tokenizer."""
+    ids = model.generation_config.eos_token_id
+    if ids is None:
+        ids = tokenizer.eos_token_id
+    if ids is None:
+        return frozenset()
+    return frozenset([ids] if isinstance(ids, int) else ids)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """A local folder is read in a second; a progress bar for it would only litter a notebook."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _failures_explained(name: str | Path, source: str | Path) -> Iterator[None]:
+    """Turn what transformers, the hub's client, or torch says into one message with a way out."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(_explain(error, str(name), source)) from error
+
+
+def _explain(error: BaseException, name: str, source: str | Path) -> str:
+    chain, link = [], error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "OutOfMemoryError" in kinds:
+        return f"{name!r} does not fit the memory of the device ({first}). Try device='cpu' or a smaller model."
+    if isinstance(source, Path):
+        if any(source.glob("*.safetensors")):
+            manifest.weights_hash(source)  # names the file if one is cut short
+        return f"The model in {source} cannot be loaded ({type(error).__name__}: {first})."
+    if "GatedRepoError" in kinds:
+        return f"{name!r} is gated: accept its terms on its page, then log in with `hf auth login`."
+    if "RepositoryNotFoundError" in kinds or "HFValidationError" in kinds:
+        return f"The hub knows no model {name!r} (or it is private). Check the spelling, or use 'default'."
+    if kinds & {"LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectionError", "NetworkError"}:
+        return (
+            f"{name!r} is not in the local hub cache and the hub cannot be reached ({first}). "
+            "Connect this machine, give a local folder, or use 'default', which needs no hub."
+        )
+    return f"{name!r} cannot be loaded ({type(error).__name__}: {first})."
