@@ -1,0 +1,9 @@
+"""Drafters: one file a family. A new method is a new file and a line in `REGISTRY`."""
+
+from .base import Budget, Drafter, DrafterBase
+from .null import NullDrafter
+from .prompt_lookup import PromptLookup
+
+REGISTRY = {cls.name: cls for cls in (NullDrafter, PromptLookup)}
+
+__all__ = ["REGISTRY", "Budget", "Drafter", "DrafterBase", "NullDrafter", "PromptLookup"]

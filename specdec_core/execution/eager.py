@@ -1,0 +1,132 @@
+"""`Eager`: transformers' own modules, with their attention replaced by `cache.attend`.
+
+transformers lets attention be chosen by name. Ours is registered once, writes keys and values into our buffers
+and reads the tree's mask, so no version of transformers' own cache or mask code takes part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from ..cache import Flight, KVCache, attend
+from ..errors import UnsupportedModel
+
+NAME = "specdec"
+# What models pass to an attention function that ours reads or may safely ignore; more could change the result.
+_KNOWN = frozenset(
+    "dropout scaling softcap sliding_window is_causal specdec_call position_ids cache_position use_cache "
+    "output_attentions output_hidden_states return_dict past_key_values cache layer_past position_embeddings".split()
+)
+
+
+class _Call:
+    """One forward in progress: where attention writes, what it sees, and which layers it has served."""
+
+    def __init__(self, kv: KVCache, flight: Flight):
+        self.kv, self.flight, self.layers = kv, flight, []
+
+
+def _attention(module, query, key, value, attention_mask, specdec_call: _Call | None = None, **kwargs):
+    if specdec_call is None:
+        raise UnsupportedModel(f"{type(module).__name__} does not hand keyword arguments on to its attention function")
+    unknown = sorted(name for name, value in kwargs.items() if name not in _KNOWN and value is not None)
+    if unknown:
+        raise UnsupportedModel(f"{type(module).__name__} passes {unknown} to attention, which is not understood")
+    call, layer = specdec_call, module.layer_idx
+    call.layers.append(layer)
+    flight = call.flight
+    call.kv.write(layer, key[0], value[0], flight.base + flight.first)
+    scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
+    keys, values = call.kv.keys[layer], call.kv.values[layer]
+    out = attend(query[0], keys, values, flight, scale, kwargs.get("softcap"), kwargs.get("sliding_window"))
+    return out.transpose(0, 1)[None], None
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
+
+
+class Eager:
+    """Runs any causal language model of transformers whose attention can be replaced.
+
+    Raises:
+        UnsupportedModel: in the constructor, naming the model and the reason.
+    """
+
+    name = "eager"
+
+    def __init__(self, model: PreTrainedModel):
+        refuse_unfit(model)
+        self.model = model
+        self.config = model.config.get_text_config()
+        self.layers = self.config.num_hidden_layers
+        self.vocab_size = model.get_output_embeddings().weight.shape[0]
+        weight = model.get_input_embeddings().weight
+        self.dtype, self.device = weight.dtype, weight.device
+
+    @torch.no_grad()
+    def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
+            hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
+        """One forward.
+
+        Args:
+            ids, positions: (n,) int64.
+            keep: (k,) int64 rows whose logits are wanted.
+            hidden: also return the last hidden states (after the final norm) of those rows.
+
+        Returns:
+            logits (k, V) and hidden (k, D) or None.
+        """
+        call = _Call(kv, flight)
+        with _our_attention(self.model):
+            out = self.model(
+                input_ids=ids[None], position_ids=positions[None], use_cache=False,
+                logits_to_keep=keep, output_hidden_states=hidden, specdec_call=call,
+            )  # fmt: skip
+        if len(call.layers) != self.layers:
+            raise UnsupportedModel(
+                f"{type(self.model).__name__}: {len(call.layers)} of {self.layers} layers used the attention "
+                f"function; the others keep state of their own that cannot be rewound"
+            )
+        return out.logits[0], out.hidden_states[-1][0, keep] if hidden else None
+
+
+@contextlib.contextmanager
+def _our_attention(model: PreTrainedModel):
+    # Set only while we run, so that the same model object still serves transformers' own generate().
+    config = model.config
+    before = config._attn_implementation
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def refuse_unfit(model: PreTrainedModel) -> None:
+    """Refuse models whose memory of the past cannot be rewound to an accepted prefix.
+
+    Raises:
+        UnsupportedModel: for encoder-decoder, recurrent, hybrid or chunked-attention models, and for models that
+            do not let their attention function be replaced.
+    """
+    name, config = type(model).__name__, model.config.get_text_config()
+    if config.is_encoder_decoder:
+        raise UnsupportedModel(f"{name} is an encoder-decoder model; a decoder-only causal language model is needed")
+    recurrent = sorted(
+        {kind for kind in getattr(config, "layer_types", None) or [] if kind not in ("full_attention", "sliding_attention")}
+    )
+    if getattr(model, "_is_stateful", False) or recurrent:
+        what = f"layers of type {recurrent}" if recurrent else "a recurrent state"
+        raise UnsupportedModel(
+            f"{name} has {what}, whose memory cannot be rewound when a draft token is rejected; "
+            f"choose a model whose layers are all attention"
+        )
+    if not getattr(model, "_supports_attention_backend", False):
+        raise UnsupportedModel(
+            f"{name} does not let its attention function be replaced (transformers' AttentionInterface), "
+            f"which the preallocated cache needs"
+        )

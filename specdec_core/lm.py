@@ -1,0 +1,121 @@
+"""`CachedLM`: a causal language model seen as one operation, checking a draft tree.
+
+``prefill`` reads a prompt, ``forward`` scores every row of a tree in one pass, ``commit`` keeps one path of it.
+Only `commit` and `prefill` change what is remembered; the rows of a forward that is not committed are forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+import torch
+
+from .cache import Flight, KVCache
+from .errors import ContextLimitError
+from .execution import Eager
+from .interface import LMOutput
+from .tree import DraftTree
+
+
+class CachedLM:
+    """Wraps a transformers causal language model; used for the target and for a draft model.
+
+    Args:
+        model: any decoder-only model whose layers are all attention.
+        numerics: ``"fast"`` runs each forward at its own width; ``"invariant"`` runs every forward at ``width``
+            rows and orders each row's keys as a chain would, so that a token's logits are the same bits
+            whatever else was drafted.
+        width: rows of an invariant forward; larger trees take several.
+        max_length: context limit in tokens; the model's own by default.
+        prefill_chunk: rows of a prefill forward.
+
+    Raises:
+        UnsupportedModel: if the model's cache cannot be rewound, or its attention cannot be replaced.
+    """
+
+    def __init__(self, model, numerics: str = "fast", width: int = 32, max_length: int | None = None,
+                 prefill_chunk: int = 256):  # fmt: skip
+        if numerics not in ("fast", "invariant"):
+            raise ValueError(f"numerics must be 'fast' or 'invariant'; got {numerics!r}")
+        self.execution = Eager(model)
+        self.numerics, self.width, self.prefill_chunk = numerics, width, prefill_chunk
+        config = self.execution.config
+        self.vocab_size = self.execution.vocab_size
+        limit = getattr(config, "max_position_embeddings", None)
+        self.max_length = max_length or limit or 1 << 20
+        self.bos_id: int | None = config.bos_token_id
+        self._kv = KVCache(self.execution.layers)
+        self._tree: DraftTree | None = None
+
+    @property
+    def length(self) -> int:
+        """Committed tokens, one less than the context: the root of each tree is not in the cache yet."""
+        return self._kv.length
+
+    def cache_bytes(self) -> int:
+        return self._kv.bytes()
+
+    def prefill(self, ids: Sequence[int], reserve: int = 0) -> None:
+        """Forget the last sequence and read ``ids``; room for ``reserve`` more tokens is set aside.
+
+        Raises:
+            ContextLimitError: if ``ids`` leaves no room for a single new token.
+        """
+        if len(ids) + 1 >= self.max_length:
+            raise ContextLimitError(
+                f"the prompt has {len(ids) + 1} tokens and the model's context holds {self.max_length}; "
+                f"shorten the prompt to at most {self.max_length - 1} tokens"
+            )
+        self._kv.length, self._tree = 0, None
+        self._kv.reserve(len(ids) + reserve + 1)
+        for start in range(0, len(ids), self.prefill_chunk):
+            chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
+            rows = len(chunk)
+            self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, keep=1)
+            self._kv.length += rows
+
+    def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
+        """Score every row of ``tree`` in one pass (several, if invariant and larger than ``width``)."""
+        rows = len(tree.tokens)
+        positions = self.length + tree.depths
+        self._tree = tree
+        if self.numerics == "fast":
+            self._kv.reserve(self.length + rows)
+            return LMOutput(*self._run(tree.tokens, tree.ancestors, positions, 0, rows, needs_hidden))
+        return self._forward_invariant(tree, positions, needs_hidden)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""
+        self._kv.commit(list(path))
+        self._tree = None
+
+    def _forward_invariant(self, tree: DraftTree, positions: np.ndarray, needs_hidden: bool) -> LMOutput:
+        rows, width = len(tree.tokens), self.width
+        padded = -(-rows // width) * width
+        self._kv.reserve(self.length + 2 * padded)
+        # Padding rows hold token 0 and see nothing but themselves.
+        tokens, places = np.zeros(padded, np.int64), np.full(padded, self.length)
+        visible = np.eye(padded, dtype=bool)
+        tokens[:rows], places[:rows], visible[:rows, :rows] = tree.tokens, positions, tree.ancestors
+        leaves = sorted(set(range(rows)) - set(tree.parents.tolist()))
+        parts = []
+        for first in range(0, padded, width):
+            end = first + width
+            paths = None
+            if not tree.is_chain:
+                paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
+            # All rows are projected, padding too: the vocabulary projection has a width of its own to keep.
+            parts.append(
+                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden, paths)
+            )
+        logits, hidden = zip(*parts)
+        return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
+
+    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None):
+        execution, device = self.execution, self.execution.device
+        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, self.width)
+        ids = torch.from_numpy(tokens).to(device)
+        at = torch.from_numpy(positions[first:]).to(device)
+        rows = torch.arange(keep, device=device)
+        return execution.run(ids, at, self._kv, flight, rows, needs_hidden)

@@ -1,0 +1,165 @@
+"""From logits to the law p that is actually sampled from.
+
+Losslessness is a statement about this law: temperature, penalties and truncation come first, then p and q
+are compared. T = 0 is greedy decoding, the limit in which every row is one-hot.
+
+The order is the one of transformers: repetition and presence penalties, temperature, top-k, top-p, min-p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence
+
+import numpy as np
+
+from .tree import DraftTree
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn from a row of logits.
+
+    Attributes:
+        temperature: T >= 0; 0 is greedy, 1 the model's own law.
+        top_k: keep the k largest logits; 0 keeps all. Ties with the k-th are kept.
+        top_p: keep the smallest set of tokens with mass >= top_p, in (0, 1].
+        min_p: drop tokens with less than min_p times the largest probability, in [0, 1].
+        repetition_penalty: r > 0; logits of tokens that occur in the context (prompt included) are divided
+            by r where positive and multiplied by r where negative (CTRL, arXiv:1909.05858). 1 is off.
+        presence_penalty: subtracted from the logits of tokens that were generated (prompt excluded). 0 is off.
+
+    Raises:
+        ValueError: on a value outside its range.
+
+    >>> Sampling(temperature=1.0, top_k=2).law(np.array([0.0, 1.0, 1.0])).tolist()
+    [0.0, 0.5, 0.5]
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+
+    def __post_init__(self):
+        checks = [
+            ("temperature", self.temperature >= 0 and np.isfinite(self.temperature), "finite and >= 0"),
+            ("top_k", self.top_k >= 0 and int(self.top_k) == self.top_k, "an integer >= 0 (0 keeps all)"),
+            ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
+            ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
+            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "> 0 (1 is off)"),
+            ("presence_penalty", np.isfinite(self.presence_penalty), "finite (0 is off)"),
+        ]
+        for name, good, expected in checks:
+            if not good:
+                raise ValueError(f"{name} must be {expected}; got {getattr(self, name)!r}")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @property
+    def penalizes(self) -> bool:
+        """True if a row's law depends on the tokens before it through more than the logits."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0
+
+    def penalize(self, logits: np.ndarray, context: Sequence[int], generated: Sequence[int]) -> np.ndarray:
+        """Logits (V,) after the penalties; ``generated`` is the part of ``context`` after the prompt.
+
+        >>> Sampling(repetition_penalty=2.0).penalize(np.array([4.0, -4.0, 1.0]), [0, 1], []).tolist()
+        [2.0, -8.0, 1.0]
+        """
+        logits = np.array(logits, np.float64)
+        if self.repetition_penalty != 1:
+            seen = np.unique(np.asarray(context, np.int64))
+            scores = logits[seen]
+            logits[seen] = np.where(scores > 0, scores / self.repetition_penalty, scores * self.repetition_penalty)
+        if self.presence_penalty != 0 and len(generated):
+            logits[np.unique(np.asarray(generated, np.int64))] -= self.presence_penalty
+        return logits
+
+    def law(self, logits: np.ndarray) -> np.ndarray:
+        """The law (V,) float64 of the next token, from (already penalized) logits (V,).
+
+        >>> Sampling().law(np.array([1.0, 3.0, 2.0])).tolist()
+        [0.0, 1.0, 0.0]
+        """
+        logits = np.asarray(logits, np.float64)
+        if self.greedy:
+            p = np.zeros(len(logits))
+            p[logits.argmax()] = 1.0
+            return p
+        scores = logits / self.temperature
+        if 0 < self.top_k < len(scores):
+            kth = np.partition(scores, -self.top_k)[-self.top_k]
+            scores = np.where(scores >= kth, scores, -np.inf)
+        p = softmax(scores)
+        if self.top_p < 1:
+            p = _keep_top_p(p, self.top_p)
+        if self.min_p > 0:
+            p = np.where(p >= self.min_p * p.max(), p, 0.0)
+            p /= p.sum()
+        return p
+
+    def laws(self, logits, tree: DraftTree, context: Sequence[int], prompt_length: int):
+        """Target laws for the rows of a tree, in the form that `verify` takes.
+
+        Args:
+            logits: (N+1, V) torch tensor, one row a tree row.
+            tree: the draft; penalties see ``context`` followed by the drafted path to each row.
+            context: committed tokens, the root last.
+            prompt_length: how many tokens of ``context`` are the prompt.
+
+        Returns:
+            (N+1,) int64 ids if greedy (one-hot rows stored by their ids), else a lazy sequence of (V,) laws,
+            each computed when the walk reaches its row.
+        """
+        if self.greedy and not self.penalizes:
+            return logits.argmax(-1).cpu().numpy()
+        rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length)
+        if self.greedy:
+            return np.array([rows.scores(i).argmax() for i in range(len(tree.tokens))])
+        return rows
+
+
+class _Rows:
+    """Laws by row, computed on first use."""
+
+    def __init__(self, sampling: Sampling, logits: np.ndarray, tree: DraftTree, context, prompt_length: int):
+        self._sampling, self._logits, self._tree = sampling, logits, tree
+        self._context, self._prompt_length = list(context), prompt_length
+        self._laws: dict[int, np.ndarray] = {}
+
+    def scores(self, i: int) -> np.ndarray:
+        if not self._sampling.penalizes:
+            return self._logits[i]
+        drafted = self._tree.tokens[self._tree.path_to(i)[1:]].tolist()
+        context = self._context + drafted
+        return self._sampling.penalize(self._logits[i], context, context[self._prompt_length :])
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        if i not in self._laws:
+            self._laws[i] = self._sampling.law(self.scores(i))
+        return self._laws[i]
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """exp(x - max x), normalized over the last axis.
+
+    >>> softmax(np.array([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
+    scores = np.asarray(scores, np.float64)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def _keep_top_p(p: np.ndarray, top_p: float) -> np.ndarray:
+    order = np.argsort(-p, kind="stable")
+    mass_before = np.cumsum(p[order]) - p[order]
+    kept = np.zeros_like(p)
+    chosen = order[mass_before < top_p]  # the token that crosses top_p is kept, so one always is
+    kept[chosen] = p[chosen]
+    return kept / kept.sum()

@@ -1,0 +1,198 @@
+"""Verification: which part of a draft tree the target keeps, and the one token that follows it.
+
+The rule must match the way the children were drawn, so `verify` reads it from the tree:
+
+* ``"point"``: sample y from p; accept the child equal to y. The draft was one fixed set of tokens.
+* ``"iid"``: accept a child x with probability min(1, p(x)/q(x)) (Leviathan et al. 2023, arXiv:2211.17192,
+  Algorithm 1); on rejection p becomes the residual and the next sibling is tested against it (SpecInfer,
+  arXiv:2305.09781, multi-step speculative sampling).
+* ``"without_replacement"``: the same, with q renormalized without the rejected child each time
+  (recursive rejection sampling, arXiv:2402.14160).
+
+All three return tokens whose law is exactly p's. Greedy decoding is T = 0, where every row of p is one-hot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from .rng import Rng
+from .tree import DraftTree
+
+
+class Laws(Protocol):
+    """Anything whose ``laws[i]`` is the target's law (V,) after node i; a dense (N+1, V) array will do."""
+
+    def __getitem__(self, i: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One test of one node: the probability with which it could be accepted, and whether it was."""
+
+    node: int
+    accept_prob: float
+    accepted: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the target made of a tree.
+
+    Attributes:
+        path: (k+1,) row ids from the root to the last accepted node.
+        next_token: the bonus token if the path ends in a leaf, else the correction.
+        trials: every test made, in order.
+        tokens: (k+1,) the tokens to emit: k accepted ones and ``next_token``.
+    """
+
+    path: tuple[int, ...]
+    next_token: int
+    trials: tuple[Trial, ...]
+    tokens: tuple[int, ...]
+
+    @property
+    def accepted(self) -> int:
+        """k, the number of draft tokens kept."""
+        return len(self.path) - 1
+
+
+def accept_probability(p_x: float, q_x: float) -> float:
+    """min(1, p(x)/q(x)), the probability of keeping a draft token x (arXiv:2211.17192, section 2.3).
+
+    Raises:
+        ValueError: if q(x) is not positive: a token that was drawn from q has q(x) > 0.
+
+    >>> accept_probability(0.2, 0.8)
+    0.25
+    """
+    if not q_x > 0:
+        raise ValueError(f"q(x) = {q_x}: the draft token has no mass under q, so it was drawn from another law")
+    return min(1.0, p_x / q_x)
+
+
+def residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """norm(max(p - q, 0)), the law of the correction after a rejection (arXiv:2211.17192, section 2.3).
+
+    Where p == q nothing can be rejected except by rounding, and the residual would be 0/0; p itself is
+    returned then, which keeps the result finite and supported where p is.
+
+    Args:
+        p, q: (V,) laws.
+
+    Returns:
+        (V,) float64 law.
+
+    >>> residual(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    p = np.asarray(p, np.float64)
+    excess = np.maximum(p - q, 0.0)
+    total = excess.sum()
+    return excess / total if total > 0 else p / p.sum()
+
+
+def verify(p: Laws | np.ndarray, tree: DraftTree, rng: Rng) -> Verdict:
+    """Walk the tree from the root, keep what the target accepts, and sample the token that follows.
+
+    Args:
+        p: target laws by row; either something indexable by row giving (V,), or a vector (N+1,) of integers,
+            which stands for one-hot rows stored by their ids (greedy decoding).
+        tree: the draft.
+        rng: source of the acceptance uniforms and of the correction or bonus token; unused when greedy.
+
+    Returns:
+        the `Verdict`; its tokens are distributed as the target's own next tokens.
+
+    >>> tree = DraftTree.chain(7, [1, 2])
+    >>> verify(np.array([1, 5, 9]), tree, Rng(0)).tokens
+    (1, 5)
+    """
+    if isinstance(p, np.ndarray) and p.ndim == 1:
+        step = _step_greedy
+    else:
+        step = _step_point if tree.draw == "point" else _step_sampled
+    path, trials = [0], []
+    while True:
+        child, token = step(p, tree, path[-1], rng, trials)
+        if child is None:
+            break
+        path.append(child)
+    tokens = tuple(int(t) for t in tree.tokens[path[1:]]) + (token,)
+    return Verdict(tuple(path), token, tuple(trials), tokens)
+
+
+def clip(verdict: Verdict, keep: int) -> Verdict:
+    """The verdict cut to its first ``keep`` tokens (1 <= keep <= k + 1).
+
+    The last token kept becomes ``next_token``: it is emitted but not committed to the cache, exactly like
+    the correction or bonus token of an uncut verdict.
+
+    >>> tree = DraftTree.chain(7, [1, 2, 3])
+    >>> clip(verify(np.array([1, 2, 3, 4]), tree, Rng(0)), 2)
+    Verdict(path=(0, 1), next_token=2, trials=(Trial(node=1, accept_prob=1.0, accepted=True), \
+Trial(node=2, accept_prob=1.0, accepted=True), Trial(node=3, accept_prob=1.0, accepted=True)), tokens=(1, 2))
+    """
+    if not 1 <= keep <= len(verdict.tokens):
+        raise ValueError(f"keep must be between 1 and {len(verdict.tokens)}, the tokens of the verdict; got {keep}")
+    tokens = verdict.tokens[:keep]
+    return Verdict(verdict.path[:keep], tokens[-1], verdict.trials, tokens)
+
+
+def _step_greedy(p, tree, node, rng, trials) -> tuple[int | None, int]:
+    target = int(p[node])
+    for child in tree.children(node):
+        accepted = int(tree.tokens[child]) == target
+        trials.append(Trial(child, float(accepted), accepted))
+        if accepted:
+            return child, target
+    return None, target
+
+
+def _step_point(p, tree, node, rng, trials) -> tuple[int | None, int]:
+    law = p[node]
+    y = rng.pick(law)
+    for child in tree.children(node):
+        token = int(tree.tokens[child])
+        trials.append(Trial(child, float(law[token]), token == y))
+        if token == y:
+            return child, y
+    return None, y
+
+
+def _step_sampled(p, tree, node, rng, trials) -> tuple[int | None, int]:
+    law = np.asarray(p[node], np.float64)
+    children = tree.children(node)
+    q = tree.q[node] if children else None
+    rejected = None
+    for child in children:
+        if rejected is not None and tree.draw == "without_replacement":
+            q = without(q, rejected)
+        x = int(tree.tokens[child])
+        prob = accept_probability(law[x], q[x])
+        accepted = bool(rng.uniform() < prob)
+        trials.append(Trial(child, float(prob), accepted))
+        if accepted:
+            return child, x
+        law, rejected = residual(law, q), x
+    return None, rng.pick(law)
+
+
+def without(q: np.ndarray, x: int) -> np.ndarray:
+    """q without token x, renormalized: the law of the next draw without replacement.
+
+    Raises:
+        ValueError: if x carried all the mass, so that nothing is left to draw.
+
+    >>> without(np.array([0.5, 0.25, 0.25]), 0).tolist()
+    [0.0, 0.5, 0.5]
+    """
+    rest = np.array(q, np.float64)
+    rest[x] = 0.0
+    total = rest.sum()
+    if not total > 0:
+        raise ValueError(f"token {x} carried all the mass of q: there is no further draw without replacement")
+    return rest / total
