@@ -69,6 +69,7 @@ def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = N
         stop: what else ends the run; nothing by default.
         seed: drafting and verifying draw from two streams of it.
         max_nodes: most rows besides the root in one forward.
+        rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
 
     Raises:
         ContextLimitError: if the prompt leaves no room for a new token.
@@ -84,7 +85,7 @@ class Run:
 
     def __init__(self, lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, *,
                  max_new_tokens: int = 128, sampling: Sampling | None = None, stop: Stop | None = None,
-                 seed: int = 0, max_nodes: int = 64):  # fmt: skip
+                 seed: int = 0, max_nodes: int = 64, rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
         if max_new_tokens < 0 or max_nodes < 0:
             raise ValueError(f"limits must be >= 0; got max_new_tokens={max_new_tokens}, max_nodes={max_nodes}")
         self.lm, self.drafter = lm, drafter or NullDrafter()
@@ -94,7 +95,7 @@ class Run:
         self.max_new_tokens, self.max_nodes = max_new_tokens, max_nodes
         self.trace = Trace(self.drafter.name, self.prompt_length)
         self.watch = (stop or Stop()).watch()
-        self._draft_rng, self._verify_rng = spawn(seed)
+        self._draft_rng, self._verify_rng = rngs or spawn(seed)
 
     def __iter__(self) -> Iterator[Step]:
         if self.trace.steps:
