@@ -30,6 +30,7 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+_AS_ASKED = "as asked"
 _PARITY_TOLERANCE = 1e-3  # of the largest logit: float32 sums of a few thousand terms, in another order
 
 
@@ -85,7 +86,7 @@ def load(
         >>> lm.model.config.vocab_size, lm.model.config.num_hidden_layers
         (49152, 30)
         >>> lm.why
-        'float32 on cpu, as asked.'
+        'float32 (as asked) on cpu (as asked).'
         >>> [lm.tokenizer.decode([i]) for i in lm.stop_ids]
         ['<|im_end|>']
     """
@@ -94,12 +95,10 @@ def load(
     source = _resolve(name)
     with _failures_explained(name, source):
         model, tokenizer, path = _read(source, what, attn)
-        if where.type == "mps" and why_where and not same_logits(model.float(), where):
-            where, why_where = torch.device("cpu"), "Apple's GPU gives other logits than the CPU here"
+        if where.type == "mps" and device == "auto" and not same_logits(model.float(), where):
+            where, why_where = torch.device("cpu"), "Apple's GPU gives other logits"
             what, why_what = _choose_dtype(dtype, where)
         model = model.to(device=where, dtype=what).eval().requires_grad_(False)
-    reasons = "; ".join(reason for reason in (why_where, why_what) if reason) or "as asked"
-    joint = ", " if reasons == "as asked" else ": "
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -107,18 +106,18 @@ def load(
         path=path,
         dtype=what,
         device=where,
-        why=f"{str(what).removeprefix('torch.')} on {where}{joint}{reasons}.",
+        why=f"{str(what).removeprefix('torch.')} ({why_what}) on {where} ({why_where}).",
         stop_ids=_stop_ids(model, tokenizer),
     )
 
 
 def _choose_device(device: str | torch.device) -> tuple[torch.device, str]:
-    """The device, and why if it was "auto" that chose it."""
+    """The device, and why."""
     if device == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", torch.cuda.current_device()), "a CUDA device is there"
+            return torch.device("cuda", torch.cuda.current_device()), "a CUDA device"
         if torch.backends.mps.is_available():
-            return torch.device("mps"), "Apple's GPU gives the CPU's logits here"
+            return torch.device("mps"), "Apple's GPU, which gives the CPU's logits"
         return torch.device("cpu"), "no GPU that torch can use"
     try:
         chosen = torch.device(device)
@@ -126,25 +125,25 @@ def _choose_device(device: str | torch.device) -> tuple[torch.device, str]:
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
         raise ModelError(f"The device {str(device)!r} cannot be used ({first}). Try device='auto'.") from error
-    return chosen, ""
+    return chosen, _AS_ASKED
 
 
 def _choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch.dtype, str]:
-    """The dtype, and why if it was "auto" that chose it."""
+    """The dtype, and why."""
     if dtype != "auto":
         chosen = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(dtype)
         if chosen not in DTYPES.values():
             raise ModelError(f"dtype {dtype!r} is unknown; expected 'auto' or one of {', '.join(DTYPES)}.")
-        return chosen, ""
+        return chosen, _AS_ASKED
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
-            return torch.bfloat16, "it computes bfloat16 natively"
-        return torch.float16, "it has no native bfloat16"
+            return torch.bfloat16, "computed natively"
+        return torch.float16, "no native bfloat16"
     if device.type == "cpu":
         if native := native_bfloat16():
-            return torch.bfloat16, f"the CPU computes bfloat16 natively ({native})"
-        return torch.float32, "the CPU has no native bfloat16"
-    return torch.float32, "the dtype in which it was compared with the CPU"
+            return torch.bfloat16, f"computed natively: {native}"
+        return torch.float32, "no native bfloat16"
+    return torch.float32, "the dtype that was compared with the CPU"
 
 
 def native_bfloat16() -> str:

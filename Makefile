@@ -1,0 +1,45 @@
+# Each target does all of its own set-up; running one again is cheap.
+#
+#   PYTHON    the Python to build the environment with (3.10 or newer)
+#   PIP_ARGS  more arguments for pip when it is built, e.g. to choose the build of torch (see README)
+
+PYTHON ?= python3
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+BIN := .venv/bin
+
+# The lines of `make test`: tests and doctests; then every executed chapter, cell by cell.
+TESTS := $(BIN)/python -m pytest
+CHAPTERS := $(BIN)/python -m pytest -o addopts= --nbval-lax chapters
+
+.PHONY: help env model book test lab clean
+
+help:
+	@echo "make book   execute every chapter, write figures/"
+	@echo "make test   run tests, doctests and chapters"
+	@echo "make lab    open the chapters in JupyterLab"
+	@echo "make model  fetch the default model          (the targets above do it)"
+	@echo "make env    build the environment in .venv   (the targets above do it)"
+	@echo "make clean  remove .venv and caches; the model stays in its own cache"
+
+env:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "Python 3.10 or newer is needed, and '$(PYTHON)' is not one: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) tools/environment.py $(PIP_ARGS)
+
+model: env
+	@$(BIN)/specdec model fetch
+
+book: model
+	$(BIN)/python -m specdec_core.bookbuild
+
+test: model
+	$(TESTS) $(PYTEST_ARGS)
+	$(CHAPTERS) $(PYTEST_ARGS)
+
+lab: model
+	$(BIN)/jupyter lab chapters
+
+clean:
+	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
