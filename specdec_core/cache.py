@@ -33,19 +33,20 @@ class Flight:
         self._visible, self._positions, self._dtype, self._device = visible, positions, dtype, device
         self._bias: dict = {}
 
-    def bias(self, window: int | None) -> torch.Tensor:
-        """(n, base + first + n) additive mask, 0 or -inf; one tensor serves all layers with one window."""
-        if window not in self._bias:
+    def bias(self, groups: int, window: int | None) -> torch.Tensor:
+        """(1, 1, groups * n, base + first + n) additive mask, 0 or -inf; made once, used by every layer."""
+        key = (None, groups, window)
+        if key not in self._bias:
             seen = np.concatenate([np.ones((self.rows, self.base), bool), self._visible], axis=1)
             if window is not None:
                 slots = np.concatenate([np.arange(self.base), self._positions])
                 seen &= self._positions[self.first :, None] - slots < window
-            self._bias[window] = self._additive(seen)
-        return self._bias[window]
+            self._bias[key] = self._additive(seen, groups)
+        return self._bias[key]
 
-    def path_bias(self, index: int, window: int | None) -> torch.Tensor:
-        """The mask for one path laid out behind the prefix: (n, key count); rows off the path see slot 0."""
-        key = (index, window)
+    def path_bias(self, index: int, groups: int, window: int | None) -> torch.Tensor:
+        """The same for one path laid out behind the prefix; rows that are not on it see slot 0."""
+        key = (index, groups, window)
         if key not in self._bias:
             path = self.paths[index]
             keys = self.base + -(-len(path) // self.block) * self.block
@@ -56,17 +57,16 @@ class Flight:
                     end = self.base + offset + 1
                     seen[row - self.first, max(0, end - window) if window else 0 : end] = True
                     seen[row - self.first, 0] = window is None or end <= window
-            self._bias[key] = self._additive(seen)
+            self._bias[key] = self._additive(seen, groups)
         return self._bias[key]
 
-    def _additive(self, seen: np.ndarray) -> torch.Tensor:
-        bias = torch.zeros(seen.shape, dtype=self._dtype)
-        bias.masked_fill_(~torch.from_numpy(seen), -math.inf)
-        return bias.to(self._device)
+    def _additive(self, seen: np.ndarray, groups: int) -> torch.Tensor:
+        bias = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~torch.from_numpy(seen), -math.inf)
+        return bias.repeat(groups, 1)[None, None].to(self._device)
 
 
 class KVCache:
-    """Keys and values of one sequence: per layer (kv_heads, capacity, head_dim), allocated at the first write."""
+    """Keys and values of one sequence: per layer (capacity, kv_heads, head_dim), allocated at the first write."""
 
     def __init__(self, layers: int):
         self.keys: list[torch.Tensor | None] = [None] * layers
@@ -82,17 +82,17 @@ class KVCache:
         for buffers in (self.keys, self.values):
             for layer, old in enumerate(buffers):
                 if old is not None:
-                    buffers[layer] = old.new_zeros(old.shape[0], self.capacity, old.shape[2])
-                    buffers[layer][:, : old.shape[1]] = old
+                    buffers[layer] = old.new_zeros(self.capacity, *old.shape[1:])
+                    buffers[layer][: len(old)] = old
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor, start: int) -> None:
-        """Store rows (kv_heads, n, head_dim) at slots start ... start + n - 1."""
+        """Store rows (n, kv_heads, head_dim) at slots start ... start + n - 1."""
         if self.keys[layer] is None:
-            self.keys[layer] = keys.new_zeros(keys.shape[0], self.capacity, keys.shape[2])
-            self.values[layer] = values.new_zeros(values.shape[0], self.capacity, values.shape[2])
-        end = start + keys.shape[1]
-        self.keys[layer][:, start:end] = keys
-        self.values[layer][:, start:end] = values
+            self.keys[layer] = keys.new_zeros(self.capacity, *keys.shape[1:])
+            self.values[layer] = values.new_zeros(self.capacity, *values.shape[1:])
+        end = start + len(keys)
+        self.keys[layer][start:end] = keys
+        self.values[layer][start:end] = values
 
     def commit(self, rows: Sequence[int]) -> None:
         """Keep these rows in flight (increasing), in order. Rows already in place are not touched."""
@@ -101,7 +101,7 @@ class KVCache:
             source = torch.tensor(rows[moved:], device=self.keys[0].device) + self.length
             target = slice(self.length + moved, self.length + len(rows))
             for buffer in (*self.keys, *self.values):
-                buffer[:, target] = buffer[:, source]
+                buffer[target] = buffer[source]
         self.length += len(rows)
 
     def bytes(self) -> int:
@@ -118,20 +118,20 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
     this is what keeps the bits equal when `numerics="invariant"` asks for it.
 
     Args:
-        query: (heads, n, head_dim); heads is a multiple of kv_heads (grouped-query attention).
-        keys, values: (kv_heads, capacity, head_dim), the rows of this call already written.
+        query: (n, heads, head_dim); heads is a multiple of kv_heads (grouped-query attention).
+        keys, values: (capacity, kv_heads, head_dim), the rows of this call already written.
         scale: multiplies the scores.
         softcap: scores become softcap * tanh(scores / softcap) (Gemma 2).
         window: a row sees only positions closer than this (sliding-window layers).
 
     Returns:
-        (heads, n, head_dim).
+        (n, heads, head_dim).
     """
+    groups = query.shape[1] // keys.shape[1]
     if flight.paths is None:
-        end = flight.base + flight.first + flight.rows
-        return _attend(query, keys[:, :end], values[:, :end], flight.bias(window), scale, softcap)
+        return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
     base, total = flight.base, flight.first + flight.rows
-    in_flight = [buffer[:, base : base + total].clone() for buffer in (keys, values)]
+    in_flight = [buffer[base : base + total].clone() for buffer in (keys, values)]
     # Padding rows lie on no path; zeros keep their keys and values finite.
     out, done = torch.zeros_like(query), set(range(flight.first))
     for index, path in enumerate(flight.paths):
@@ -140,29 +140,26 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
             continue
         done.update(fresh)
         for buffer, rows in zip((keys, values), in_flight):
-            buffer[:, base : base + len(path)] = rows[:, path]
-        bias = flight.path_bias(index, window)
-        end = bias.shape[1]
-        result = _attend(query, keys[:, :end], values[:, :end], bias, scale, softcap)
+            buffer[base : base + len(path)] = rows[path]
+        result = _attend(query, keys, values, flight.path_bias(index, groups, window), scale, softcap)
         fresh = [row - flight.first for row in fresh]
-        out[:, fresh] = result[:, fresh]
+        out[fresh] = result[fresh]
     for buffer, rows in zip((keys, values), in_flight):
-        buffer[:, base : base + total] = rows
+        buffer[base : base + total] = rows
     return out
 
 
 def _attend(query, keys, values, bias, scale, softcap):
-    heads, n, width = query.shape
-    groups = heads // keys.shape[0]
+    (n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
+    groups = heads // kv_heads
     # Query heads that share a key head become extra rows of it: keys and values are never repeated in memory.
-    query = query.reshape(1, keys.shape[0], groups * n, width)
-    if groups > 1:
-        bias = bias.repeat(groups, 1)
+    query = query.view(n, kv_heads, groups, width).permute(1, 2, 0, 3).reshape(1, kv_heads, groups * n, width)
+    keys, values = keys[:end].transpose(0, 1)[None], values[:end].transpose(0, 1)[None]
     if softcap is None:
-        out = F.scaled_dot_product_attention(query, keys[None], values[None], attn_mask=bias[None, None], scale=scale)
+        out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias, scale=scale)
     else:
-        scores = torch.matmul(query, keys[None].transpose(-1, -2)) * scale
+        scores = torch.matmul(query, keys.transpose(-1, -2)) * scale
         scores = softcap * torch.tanh(scores / softcap) + bias
         weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-        out = torch.matmul(weights.to(values.dtype), values[None])
-    return out.reshape(heads, n, -1)
+        out = torch.matmul(weights.to(values.dtype), values)
+    return out.view(kv_heads, groups, n, -1).permute(2, 0, 1, 3).reshape(n, heads, -1)

@@ -39,11 +39,12 @@ def _attention(module, query, key, value, attention_mask, specdec_call: _Call | 
     call, layer = specdec_call, module.layer_idx
     call.layers.append(layer)
     flight = call.flight
-    call.kv.write(layer, key[0], value[0], flight.base + flight.first)
+    query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
+    call.kv.write(layer, key, value, flight.base + flight.first)
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
     keys, values = call.kv.keys[layer], call.kv.values[layer]
-    out = attend(query[0], keys, values, flight, scale, kwargs.get("softcap"), kwargs.get("sliding_window"))
-    return out.transpose(0, 1)[None], None
+    out = attend(query.contiguous(), keys, values, flight, scale, kwargs.get("softcap"), kwargs.get("sliding_window"))
+    return out[None], None
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
