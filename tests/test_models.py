@@ -12,7 +12,7 @@ import torch
 import transformers.utils.hub
 from safetensors.torch import load_file, save_file
 
-from specdec_core import fetch, manifest, models
+from specdec_core import fetch, hardware, manifest, models
 from specdec_core.errors import ModelError
 
 
@@ -35,7 +35,7 @@ def change(path, **values):
 @pytest.mark.parametrize("dtype", ["float64", "float32", torch.bfloat16])
 def test_a_local_folder_in_the_dtype_asked_for(folder, dtype):
     lm = models.load(folder, dtype=dtype, device="cpu")
-    expected = models.DTYPES.get(dtype, dtype)
+    expected = hardware.DTYPES.get(dtype, dtype)
     assert lm.dtype == lm.model.dtype == expected and lm.device == lm.model.device == torch.device("cpu")
     assert not lm.model.training and not any(p.requires_grad for p in lm.model.parameters())
     assert (lm.name, lm.path, lm.stop_ids) == (str(folder), folder, frozenset([2]))
@@ -82,7 +82,7 @@ def test_a_vocabulary_smaller_or_larger_than_the_tokenizers_loads(folder, rows):
 
 
 def cpuinfo_with(tmp_path, monkeypatch, line):
-    monkeypatch.setattr(models.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(hardware.platform, "system", lambda: "Linux")
     path = tmp_path / "cpuinfo"
     path.write_text(f"processor : 0\n{line}\n\nprocessor : 1\n{line}\n")
     return path
@@ -99,15 +99,15 @@ def cpuinfo_with(tmp_path, monkeypatch, line):
     ],
 )
 def test_native_bfloat16_reads_the_cpus_flags(tmp_path, monkeypatch, line, expected):
-    assert models.native_bfloat16(cpuinfo_with(tmp_path, monkeypatch, line)) == expected
+    assert hardware.native_bfloat16(cpuinfo_with(tmp_path, monkeypatch, line)) == expected
 
 
 @pytest.mark.parametrize("said, expected", [("1\n", "arm bf16"), ("0\n", ""), ("", "")])
 def test_native_bfloat16_asks_macos(monkeypatch, said, expected):
-    monkeypatch.setattr(models.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(hardware.platform, "system", lambda: "Darwin")
     ran = subprocess.CompletedProcess([], 0, stdout=said)
-    monkeypatch.setattr(models.subprocess, "run", lambda command, **options: ran)
-    assert models.native_bfloat16() == expected
+    monkeypatch.setattr(hardware.subprocess, "run", lambda command, **options: ran)
+    assert hardware.native_bfloat16() == expected
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_native_bfloat16_asks_macos(monkeypatch, said, expected):
     ],
 )
 def test_auto_takes_bfloat16_only_where_the_cpu_computes_it(folder, monkeypatch, native, why):
-    monkeypatch.setattr(models, "native_bfloat16", lambda: native)
+    monkeypatch.setattr(hardware, "native_bfloat16", lambda: native)
     lm = models.load(folder, device="cpu")
     assert lm.why == why and lm.model.dtype == (torch.bfloat16 if native else torch.float32)
 
@@ -129,7 +129,7 @@ def test_auto_takes_bfloat16_only_where_the_gpu_computes_it(monkeypatch, native,
         return native or including_emulation
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
-    assert models._choose_dtype("auto", torch.device("cuda", 0))[0] == expected
+    assert hardware.choose_dtype("auto", torch.device("cuda", 0))[0] == expected
 
 
 def test_auto_leaves_an_mps_device_whose_logits_differ(folder, monkeypatch):
@@ -159,7 +159,7 @@ def test_same_logits_tells_a_rounding_from_an_error(folder):
 
     for by, expected in [(0.0, True), (1e-5, True), (0.01, False)]:
         handle = second_call_errs(by)
-        assert models.same_logits(model, torch.device("cpu")) is expected
+        assert hardware.same_logits(model, torch.device("cpu")) is expected
         assert len(calls) == 2
         handle.remove()
 
