@@ -69,8 +69,8 @@ TASKS: dict[str, Task] = {
         Task(
             "translate",
             "Translate a short text from or into English, five languages.",
-            "Source and answer share little but names and numbers: few copies, unless the model repeats "
-            "itself.",
+            "Source and answer share little but names and numbers: few copies, unless a model with little "
+            "training in the language falls into repeating itself.",
         ),
         Task(
             "chat",
