@@ -76,7 +76,9 @@ class Watch:
         if starts:
             self.text_end = min(starts)
             return True
-        self.held = max((_overlap(text, string) for string in self._stop.strings), default=0)
+        # A stop string may begin before a character whose last bytes are still to come.
+        whole = text.rstrip("\ufffd")
+        self.held = max((_overlap(whole, string) for string in self._stop.strings), default=0)
         return False
 
     def finish(self) -> tuple[list[int], str | None]:
@@ -102,7 +104,8 @@ class Watch:
         if self.text_end is not None:
             return text[: self.text_end]
         if self.reason is None:
-            text = text[: len(text) - self.held].rstrip("\ufffd")
+            text = text.rstrip("\ufffd")
+            text = text[: len(text) - self.held]
         return text
 
     def _decode(self, tokens: Sequence[int]) -> str:
