@@ -91,7 +91,9 @@ class Sampling:
             p = np.zeros(len(logits))
             p[logits.argmax()] = 1.0
             return p
-        scores = logits / self.temperature
+        with np.errstate(over="ignore"):
+            # From the largest down: at a temperature near 0 the quotients of the logits themselves overflow.
+            scores = (logits - logits.max()) / self.temperature
         if 0 < self.top_k < len(scores):
             kth = np.partition(scores, -self.top_k)[-self.top_k]
             scores = np.where(scores >= kth, scores, -np.inf)
