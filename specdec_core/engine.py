@@ -88,7 +88,7 @@ class Run:
                  seed: int = 0, max_nodes: int = 64, rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
         if max_new_tokens < 0 or max_nodes < 0:
             raise ValueError(f"limits must be >= 0; got max_new_tokens={max_new_tokens}, max_nodes={max_nodes}")
-        self.lm, self.drafter = lm, drafter or NullDrafter()
+        self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling = sampling or Sampling()
         self.context = _checked(prompt, lm)
         self.prompt_length = len(self.context)
