@@ -3,6 +3,7 @@
 from laws import Draw
 
 from specdec_core.drafters import DrafterBase
+from specdec_core.tree import DraftTree
 
 
 class Drawing(DrafterBase):
@@ -19,3 +20,17 @@ class Drawing(DrafterBase):
     def propose(self, context, budget, rng):
         generated = tuple(context[len(self.prompt) :])
         return self.draw(self.prompt, rng, generated, budget.depth)
+
+
+class Oracle(DrafterBase):
+    """Proposes the right continuation; with ``shift`` not 0 modulo V, always a wrong one."""
+
+    name = "oracle"
+
+    def __init__(self, text, gamma, shift=0, vocab_size=1 << 30):
+        self.text, self.gamma, self.shift, self.vocab_size = list(text), gamma, shift, vocab_size
+
+    def propose(self, context, budget, rng):
+        gamma = min(self.gamma, budget.nodes, budget.depth)
+        right = self.text[len(context) : len(context) + gamma]
+        return DraftTree.chain(context[-1], [(x + self.shift) % self.vocab_size for x in right])
