@@ -7,7 +7,7 @@ gives each question to `conversation`, which turns it into token ids, one call o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -165,7 +165,7 @@ def encode(
     ids = tokenizer.apply_chat_template(
         messages, tokenize=True, add_generation_prompt=True, return_dict=False
     )
-    return list(ids["input_ids"] if isinstance(ids, Mapping) else ids)
+    return list(ids)
 
 
 def _plain(messages: list[dict[str, str]]) -> str:

@@ -237,15 +237,6 @@ class New(Characters):
         return ids if return_dict is False else BatchEncoding({"input_ids": ids, "attention_mask": ids})
 
 
-class Stubborn(Characters):
-    """A tokenizer of somebody's own that returns a mapping whatever is asked."""
-
-    def wrap(self, ids, return_dict):
-        from transformers import BatchEncoding
-
-        return BatchEncoding({"input_ids": ids, "attention_mask": ids})
-
-
 class Bare(Characters):
     """No chat template."""
 
@@ -255,8 +246,8 @@ class Bare(Characters):
         raise AssertionError("this tokenizer has no chat template")
 
 
-@pytest.mark.parametrize("tokenizer", [Old(), New(), Stubborn()], ids=["old", "new", "stubborn"])
-def test_encode_gives_a_list_of_ids_whatever_the_template_returns(tokenizer):
+@pytest.mark.parametrize("tokenizer", [Old(), New()], ids=["old", "new"])
+def test_encode_gives_a_list_of_ids_whatever_the_release_returns_by_default(tokenizer):
     ids = encode(["Hi", "Why?"], tokenizer, system="Be brief.", answers=["Hello"])
     assert type(ids) is list
     assert "".join(map(chr, ids)) == "\x01Be brief.\x02Hi\x03Hello\x02Why?\x03"
