@@ -23,7 +23,8 @@ class Flight:
         visible: (n, first + n) bool; which rows in flight each of the n rows of this call may see.
         positions: (first + n,) position of every row in flight.
         paths: None to attend in one call; else root-to-leaf lists of row indices, see `attend`.
-        block: with ``paths``, key counts are rounded up to ``base`` plus a multiple of this.
+        block: the number of keys attended to is rounded up to a multiple of this; the excess is masked. The
+            kernels' sums over keys then fall into the same lanes for every count within a block.
     """
 
     def __init__(self, base: int, first: int, visible: np.ndarray, positions: np.ndarray, dtype, device,
@@ -34,13 +35,16 @@ class Flight:
         self._bias: dict = {}
 
     def bias(self, groups: int, window: int | None) -> torch.Tensor:
-        """(1, 1, groups * n, base + first + n) additive mask, 0 or -inf; made once, used by every layer."""
+        """(1, 1, groups * n, keys) additive mask, 0 or -inf; made once, used by every layer."""
         key = (None, groups, window)
         if key not in self._bias:
-            seen = np.concatenate([np.ones((self.rows, self.base), bool), self._visible], axis=1)
+            end = self.base + self._visible.shape[1]
+            seen = np.zeros((self.rows, self._rounded(end)), bool)
+            seen[:, : self.base] = True
+            seen[:, self.base : end] = self._visible
             if window is not None:
                 slots = np.concatenate([np.arange(self.base), self._positions])
-                seen &= self._positions[self.first :, None] - slots < window
+                seen[:, :end] &= self._positions[self.first :, None] - slots < window
             self._bias[key] = self._additive(seen, groups)
         return self._bias[key]
 
@@ -48,17 +52,21 @@ class Flight:
         """The same for one path laid out behind the prefix; rows that are not on it see slot 0."""
         key = (index, groups, window)
         if key not in self._bias:
-            path = self.paths[index]
-            keys = self.base + -(-len(path) // self.block) * self.block
-            seen = np.zeros((self.rows, keys), bool)
+            # A chain of this depth would have run at this many rows, padding included.
+            end = self.base + -(-len(self.paths[index]) // self.rows) * self.rows
+            seen = np.zeros((self.rows, self._rounded(end)), bool)
             seen[:, 0] = True
-            for offset, row in enumerate(path):
+            for offset, row in enumerate(self.paths[index]):
                 if row >= self.first:
                     end = self.base + offset + 1
-                    seen[row - self.first, max(0, end - window) if window else 0 : end] = True
-                    seen[row - self.first, 0] = window is None or end <= window
+                    start = max(0, end - window) if window else 0
+                    seen[row - self.first, 0] = start == 0
+                    seen[row - self.first, start:end] = True
             self._bias[key] = self._additive(seen, groups)
         return self._bias[key]
+
+    def _rounded(self, keys: int) -> int:
+        return -(-keys // self.block) * self.block
 
     def _additive(self, seen: np.ndarray, groups: int) -> torch.Tensor:
         bias = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~torch.from_numpy(seen), -math.inf)
@@ -162,4 +170,4 @@ def _attend(query, keys, values, bias, scale, softcap):
         scores = softcap * torch.tanh(scores / softcap) + bias
         weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         out = torch.matmul(weights.to(values.dtype), values)
-    return out.view(kv_heads, groups, n, -1).permute(2, 0, 1, 3).reshape(n, heads, -1)
+    return out.reshape(kv_heads, groups, n, -1).permute(2, 0, 1, 3).reshape(n, heads, -1)

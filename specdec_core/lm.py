@@ -11,10 +11,12 @@ from typing import Sequence
 import numpy as np
 import torch
 
+from . import invariance
 from .cache import Flight, KVCache
 from .errors import ContextLimitError
-from .execution import Eager
+from .execution import choose
 from .interface import LMOutput
+from .invariance import Shape
 from .tree import DraftTree
 
 
@@ -23,23 +25,26 @@ class CachedLM:
 
     Args:
         model: any decoder-only model whose layers are all attention.
-        numerics: ``"fast"`` runs each forward at its own width; ``"invariant"`` runs every forward at ``width``
-            rows and orders each row's keys as a chain would, so that a token's logits are the same bits
-            whatever else was drafted.
-        width: rows of an invariant forward; larger trees take several.
+        execution: how forwards are run: ``"eager"``, ``"packed"`` or ``"auto"``; see `execution.choose`.
+        numerics: ``"fast"`` runs each forward at its own width; ``"invariant"`` runs every forward at one width and
+            orders each row's keys as a chain would, so that a token's logits are the same bits whatever else
+            was drafted.
+        shape: the width and key block of invariant forwards; found by a self-test of this model on this
+            device if not given (`invariance.find`).
         max_length: context limit in tokens; the model's own by default.
         prefill_chunk: rows of a prefill forward.
+        release: a packed execution may free the model's own matrices; the model cannot run afterwards.
 
     Raises:
         UnsupportedModel: if the model's cache cannot be rewound, or its attention cannot be replaced.
     """
 
-    def __init__(self, model, numerics: str = "fast", width: int = 32, max_length: int | None = None,
-                 prefill_chunk: int = 256):  # fmt: skip
+    def __init__(self, model, execution: str = "auto", numerics: str = "fast", shape: Shape | None = None,
+                 max_length: int | None = None, prefill_chunk: int = 256, release: bool = False):  # fmt: skip
         if numerics not in ("fast", "invariant"):
             raise ValueError(f"numerics must be 'fast' or 'invariant'; got {numerics!r}")
-        self.execution = Eager(model)
-        self.numerics, self.width, self.prefill_chunk = numerics, width, prefill_chunk
+        self.execution, self.why = choose(model, execution, release)
+        self.numerics, self.prefill_chunk = numerics, prefill_chunk
         config = self.execution.config
         self.vocab_size = self.execution.vocab_size
         limit = getattr(config, "max_position_embeddings", None)
@@ -47,6 +52,9 @@ class CachedLM:
         self.bos_id: int | None = config.bos_token_id
         self._kv = KVCache(self.execution.layers)
         self._tree: DraftTree | None = None
+        self.shape = shape
+        if numerics == "invariant" and shape is None:
+            self.shape = invariance.find(self)
 
     @property
     def length(self) -> int:
@@ -76,7 +84,7 @@ class CachedLM:
             self._kv.length += rows
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
-        """Score every row of ``tree`` in one pass (several, if invariant and larger than ``width``)."""
+        """Score every row of ``tree`` in one pass (several, if invariant and larger than its width)."""
         rows = len(tree.tokens)
         positions = self.length + tree.depths
         self._tree = tree
@@ -90,10 +98,16 @@ class CachedLM:
         self._kv.commit(list(path))
         self._tree = None
 
+    def rewind(self, length: int) -> None:
+        """Forget all but the first ``length`` committed tokens."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
+        self._kv.length, self._tree = length, None
+
     def _forward_invariant(self, tree: DraftTree, positions: np.ndarray, needs_hidden: bool) -> LMOutput:
-        rows, width = len(tree.tokens), self.width
+        rows, width = len(tree.tokens), self.shape.width
         padded = -(-rows // width) * width
-        self._kv.reserve(self.length + 2 * padded)
+        self._kv.reserve(self.length + padded + self.shape.block)
         # Padding rows hold token 0 and see nothing but themselves.
         tokens, places = np.zeros(padded, np.int64), np.full(padded, self.length)
         visible = np.eye(padded, dtype=bool)
@@ -107,14 +121,15 @@ class CachedLM:
                 paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
             # All rows are projected, padding too: the vocabulary projection has a width of its own to keep.
             parts.append(
-                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden, paths)
-            )
+                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden,
+                          paths, self.shape.block)
+            )  # fmt: skip
         logits, hidden = zip(*parts)
         return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
 
-    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None):
+    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None, block=1):
         execution, device = self.execution, self.execution.device
-        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, self.width)
+        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, block)
         ids = torch.from_numpy(tokens).to(device)
         at = torch.from_numpy(positions[first:]).to(device)
         rows = torch.arange(keep, device=device)
