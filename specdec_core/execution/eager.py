@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..cache import Flight, KVCache, attend
 from ..errors import UnsupportedModel
+from ..tree import DraftTree
 
 NAME = "specdec"
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
@@ -67,6 +69,7 @@ class Eager:
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
         weight = model.get_input_embeddings().weight
         self.dtype, self.device = weight.dtype, weight.device
+        refuse_unlike(self)
 
     @torch.no_grad()
     def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
@@ -87,10 +90,10 @@ class Eager:
                 input_ids=ids[None], position_ids=positions[None], use_cache=False,
                 logits_to_keep=keep, output_hidden_states=hidden, specdec_call=call,
             )  # fmt: skip
-        if len(call.layers) != self.layers:
+        if sorted(call.layers) != list(range(self.layers)):
             raise UnsupportedModel(
-                f"{type(self.model).__name__}: {len(call.layers)} of {self.layers} layers used the attention "
-                f"function; the others keep state of their own that cannot be rewound"
+                f"{type(self.model).__name__}: layers {call.layers} used the attention function, where each of "
+                f"0 ... {self.layers - 1} should once; what another one remembers cannot be rewound"
             )
         return out.logits[0], out.hidden_states[-1][0, keep] if hidden else None
 
@@ -111,10 +114,12 @@ def refuse_unfit(model: PreTrainedModel) -> None:
     """Refuse models whose memory of the past cannot be rewound to an accepted prefix.
 
     Raises:
-        UnsupportedModel: for encoder-decoder, recurrent, hybrid or chunked-attention models, and for models that
-            do not let their attention function be replaced.
+        UnsupportedModel: for encoder-decoder, recurrent, hybrid or chunked-attention models, for models that do
+            not let their attention function be replaced, without a vocabulary projection, or in training mode.
     """
     name, config = type(model).__name__, model.config.get_text_config()
+    if model.get_output_embeddings() is None:
+        raise UnsupportedModel(f"{name} has no vocabulary projection; load it with AutoModelForCausalLM")
     if config.is_encoder_decoder:
         raise UnsupportedModel(f"{name} is an encoder-decoder model; a decoder-only causal language model is needed")
     recurrent = sorted(
@@ -130,4 +135,43 @@ def refuse_unfit(model: PreTrainedModel) -> None:
         raise UnsupportedModel(
             f"{name} does not let its attention function be replaced (transformers' AttentionInterface), "
             f"which the preallocated cache needs"
+        )
+    if model.training:
+        raise UnsupportedModel(f"{name} is in training mode, where dropout makes it random; call model.eval()")
+
+
+@torch.no_grad()
+def refuse_unlike(execution: Eager) -> None:
+    """Refuse a model whose own forward over eight tokens disagrees with ours, made as in a decode step.
+
+    The attributes of a model tell much about it, not all. This finds the rest: attention in both directions,
+    positions that are not counted from 0, state beside attention.
+
+    Raises:
+        UnsupportedModel: naming the model.
+    """
+    device = execution.device
+    ids = torch.arange(1, 9, device=device) * execution.vocab_size // 10
+    kv = KVCache(execution.layers)
+    kv.reserve(9)
+
+    def run(ids: torch.Tensor, tree: DraftTree) -> torch.Tensor:
+        places = kv.length + tree.depths
+        flight = Flight(kv.length, 0, tree.ancestors, places, execution.dtype, device)
+        rows = torch.arange(len(ids), device=device)
+        return execution.run(ids, torch.from_numpy(places).to(device), kv, flight, rows)[0]
+
+    # Four tokens in the cache, then the other four as a tree with a rejected sibling among them.
+    cached = run(ids[:4], DraftTree.chain(0, [0, 0, 0]))
+    kv.length = 4
+    in_flight = run(ids[[4, 0, 5, 6, 7]], DraftTree(np.zeros(5, np.int64), np.array([-1, 0, 0, 2, 3])))
+    ours = torch.cat([cached, in_flight[[0, 2, 3, 4]]])
+    theirs = execution.model(input_ids=ids[None], use_cache=False).logits[0]
+    # The median, because in a mixture of experts rounding can send a row to another expert.
+    error = ((ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)).median().item()
+    if not error <= 0.1:
+        raise UnsupportedModel(
+            f"{type(execution.model).__name__}: its own forward and ours differ by {error:.0%} on one text "
+            f"(attention in both directions, or positions counted otherwise, would do that); "
+            f"choose a decoder-only causal language model"
         )
