@@ -1,0 +1,18 @@
+"""Settings that every test shares, and the default model for the few that need a real one."""
+
+import pytest
+from hypothesis import settings
+
+# The same examples at every run and on every machine: a failure is then a failure for everyone.
+settings.register_profile("specdec", derandomize=True, deadline=None, database=None, max_examples=30)
+settings.load_profile("specdec")
+
+
+@pytest.fixture(scope="session")
+def default_model():
+    """The default model in float32, as `models.load` gives it; fetched before, not by a test."""
+    from specdec_core import fetch, manifest, models
+
+    if problems := manifest.problems(fetch.place()):
+        pytest.skip(f"the default model is not in the cache ({problems[0]}); run `specdec model fetch`")
+    return models.load("default", dtype="float32", device="cpu")

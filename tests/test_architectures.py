@@ -1,0 +1,160 @@
+"""`CachedLM` on the architectures of transformers: every row of a tree as a plain forward has it, or a refusal."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from tiny_models import LLAMA, MODELS, VOCAB, WINDOW, plain_logits, randomized, tiny
+
+from specdec_core.engine import generate
+from specdec_core.errors import UnsupportedModel
+from specdec_core.lm import CachedLM
+from specdec_core.tree import DraftTree
+
+# transformers rounds the attention weights of Gemma 2 to float32 on the way; the others stay in float64.
+TOLERANCE = {name: 1e-4 if name == "gemma2" else 1e-10 for name in MODELS}
+NUMERICS = {
+    "fast": dict(numerics="fast"),
+    "invariant": dict(numerics="invariant", width=32),
+    "invariant, narrow": dict(numerics="invariant", width=4),  # a tree takes several forwards
+}
+
+
+def random_tree(rng, root, nodes=11):
+    """Bushy below, deep on one side, and past the window of the sliding layers."""
+    parents = [-1, *range(WINDOW + 2), *(int(rng.integers(i)) for i in range(WINDOW + 3, nodes + 1))]
+    return DraftTree(np.array([root, *rng.integers(VOCAB, size=nodes)]), np.array(parents))
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_row_of_a_tree_is_a_plain_forward_of_its_path(name, numerics):
+    """Three trees in a row, a random path of each committed, from a prompt longer than the window."""
+    model, rng = tiny(name), np.random.default_rng(1)
+    lm = CachedLM(model, prefill_chunk=4, **NUMERICS[numerics])
+    context = rng.integers(VOCAB, size=2 * WINDOW).tolist()
+    lm.prefill(context[:-1])
+    for _ in range(3):
+        tree = random_tree(rng, context[-1])
+        logits = lm.forward(tree).logits
+        assert logits.shape == (len(tree.tokens), VOCAB)
+        for i in range(len(tree.tokens)):
+            expected = plain_logits(model, context[:-1] + tree.tokens[tree.path_to(i)].tolist())
+            assert (logits[i] - expected).abs().max() <= TOLERANCE[name], f"row {i} of {tree}"
+        path = tree.path_to(int(rng.integers(len(tree.tokens))))
+        lm.commit(path)
+        context += [*tree.tokens[path[1:]].tolist(), int(rng.integers(VOCAB))]
+        assert lm.length == len(context) - 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_forward_that_is_not_committed_leaves_nothing_behind(name):
+    lm, rng = CachedLM(tiny(name)), np.random.default_rng(2)
+    lm.prefill([3, 4, 5, 6])
+    tree, other = random_tree(rng, 7), random_tree(rng, 8)
+    first = lm.forward(tree).logits
+    lm.forward(other)
+    assert torch.equal(lm.forward(tree).logits, first)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hidden_states_are_what_the_vocabulary_projection_reads(name):
+    model = tiny(name)
+    lm = CachedLM(model)
+    lm.prefill([3, 4, 5, 6])
+    out = lm.forward(random_tree(np.random.default_rng(3), 7), needs_hidden=True)
+    logits = model.get_output_embeddings()(out.hidden)
+    if softcap := getattr(model.config, "final_logit_softcapping", None):
+        logits = softcap * torch.tanh(logits / softcap)
+    torch.testing.assert_close(logits, out.logits, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_model_still_serves_its_own_generate_and_agrees(name):
+    """Before, between and after: same greedy tokens as ours, past the window, and an untouched configuration."""
+    model, prompt = tiny(name), [9, 8, 7, 6, 5, 4, 3]
+    options = dict(max_new_tokens=3 * WINDOW, do_sample=False, eos_token_id=None, pad_token_id=0)
+    config, implementation = model.config.to_dict(), model.config._attn_implementation
+
+    def own():
+        return model.generate(torch.tensor([prompt]), **options)[0, len(prompt) :].tolist()
+
+    before = own()
+    ours = generate(CachedLM(model), prompt, max_new_tokens=3 * WINDOW)
+    assert list(ours.tokens) == before == own()
+    assert model.config.to_dict() == config and model.config._attn_implementation == implementation
+
+
+def test_one_object_decodes_one_prompt_after_another_and_grows():
+    """A prompt longer than the room set aside for the last one, then a short one again."""
+    lm = CachedLM(tiny("llama"))
+    short = generate(lm, [5, 6], max_new_tokens=4).tokens
+    assert generate(lm, list(range(1, 61)), max_new_tokens=30).tokens[-1] < VOCAB
+    assert generate(lm, [5, 6], max_new_tokens=4).tokens == short
+
+
+def small(config, **options):
+    return lambda: randomized(hf.AutoModelForCausalLM.from_config(config(**options)))
+
+
+TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+REFUSED = {
+    "MambaForCausalLM": (
+        small(hf.MambaConfig, vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, **TOKENS),
+        "cannot be rewound when a draft token is rejected",
+    ),
+    "RwkvForCausalLM": (
+        small(hf.RwkvConfig, vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, **TOKENS),
+        "cannot be rewound when a draft token is rejected",
+    ),
+    "Qwen3NextForCausalLM": (
+        small(hf.Qwen3NextConfig, **{**LLAMA, "num_experts": 2, "head_dim": 8, "num_hidden_layers": 4,
+              "linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+              "linear_value_head_dim": 8, "moe_intermediate_size": 16}),
+        "cannot be rewound when a draft token is rejected",
+    ),
+    "JambaForCausalLM": (
+        small(hf.JambaConfig, **{**LLAMA, "num_experts": 2, "use_mamba_kernels": False, "num_hidden_layers": 8}),
+        "cannot be rewound when a draft token is rejected",
+    ),
+    "Llama4ForCausalLM": (
+        small(hf.Llama4TextConfig, **{**LLAMA, "num_local_experts": 2, "head_dim": 8, "intermediate_size_mlp": 16}),
+        "cannot be rewound when a draft token is rejected",
+    ),
+    "T5ForConditionalGeneration": (
+        lambda: hf.T5ForConditionalGeneration(
+            hf.T5Config(vocab_size=VOCAB, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=4)
+        ).eval(),
+        "a decoder-only causal language model is needed",
+    ),
+    "BloomForCausalLM": (
+        small(hf.BloomConfig, vocab_size=VOCAB, hidden_size=16, n_layer=2, n_head=2, **TOKENS),
+        "does not let its attention function be replaced",
+    ),
+    "LlamaModel": (
+        lambda: hf.LlamaModel(hf.LlamaConfig(**LLAMA)).eval(),
+        "load it with AutoModelForCausalLM",
+    ),
+    "LlamaForCausalLM": (
+        lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA)).train(),
+        r"call model.eval\(\)",
+    ),
+    # Attention in both directions; positions counted from 2; the same layers used several times over.
+    "BertLMHeadModel": (
+        small(hf.BertConfig, vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+              intermediate_size=16, **TOKENS),
+        "decoder-only causal language model",
+    ),
+    "RobertaForCausalLM": (
+        small(hf.RobertaConfig, vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+              intermediate_size=16, is_decoder=True, **TOKENS),
+        "positions counted otherwise",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_case_06_a_model_that_cannot_be_rewound_or_read_is_refused_by_name(name):
+    build, reason = REFUSED[name]
+    with pytest.raises(UnsupportedModel, match=f"^{name}.*{reason}"):
+        CachedLM(build())
