@@ -21,15 +21,16 @@ NAME = "specdec"
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
 _KNOWN = frozenset(
     "dropout scaling softcap sliding_window is_causal specdec_call position_ids cache_position use_cache "
-    "output_attentions output_hidden_states return_dict past_key_values cache layer_past position_embeddings".split()
+    "output_attentions output_hidden_states output_router_logits return_dict past_key_values cache layer_past "
+    "position_embeddings".split()
 )
 
 
 class _Call:
-    """One forward in progress: where attention writes, what it sees, and which layers it has served."""
+    """One forward in progress: where attention writes, what it sees, which layers it served, with which windows."""
 
     def __init__(self, kv: KVCache, flight: Flight):
-        self.kv, self.flight, self.layers = kv, flight, []
+        self.kv, self.flight, self.layers, self.windows = kv, flight, [], []
 
 
 def _attention(module, query, key, value, attention_mask, specdec_call: _Call | None = None, **kwargs):
@@ -38,14 +39,15 @@ def _attention(module, query, key, value, attention_mask, specdec_call: _Call | 
     unknown = sorted(name for name, value in kwargs.items() if name not in _KNOWN and value is not None)
     if unknown:
         raise UnsupportedModel(f"{type(module).__name__} passes {unknown} to attention, which is not understood")
-    call, layer = specdec_call, module.layer_idx
+    call, layer, window = specdec_call, module.layer_idx, kwargs.get("sliding_window")
     call.layers.append(layer)
+    call.windows.append(window)
     flight = call.flight
     query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
     call.kv.write(layer, key, value, flight.base + flight.first)
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
     keys, values = call.kv.keys[layer], call.kv.values[layer]
-    out = attend(query.contiguous(), keys, values, flight, scale, kwargs.get("softcap"), kwargs.get("sliding_window"))
+    out = attend(query.contiguous(), keys, values, flight, scale, kwargs.get("softcap"), window)
     return out[None], None
 
 
@@ -69,6 +71,7 @@ class Eager:
         self.vocab_size = model.get_output_embeddings().weight.shape[0]
         weight = model.get_input_embeddings().weight
         self.dtype, self.device = weight.dtype, weight.device
+        self._windows = _windows(self.config)
         refuse_unlike(self)
 
     @torch.no_grad()
@@ -95,7 +98,21 @@ class Eager:
                 f"{type(self.model).__name__}: layers {call.layers} used the attention function, where each of "
                 f"0 ... {self.layers - 1} should once; what another one remembers cannot be rewound"
             )
+        if self._windows and call.windows != self._windows:
+            raise UnsupportedModel(
+                f"{type(self.model).__name__}: its layers should attend within windows of {self._windows} tokens, "
+                f"but their attention function was told {call.windows}"
+            )
         return out.logits[0], out.hidden_states[-1][0, keep] if hidden else None
+
+
+def _windows(config) -> list[int | None] | None:
+    """The window that each layer has by the configuration; None if no window is shorter than the context."""
+    window, limit = getattr(config, "sliding_window", None), getattr(config, "max_position_embeddings", None)
+    if not window or (limit and window >= limit):
+        return None
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    return [window if kind == "sliding_attention" else None for kind in kinds]
 
 
 @contextlib.contextmanager
