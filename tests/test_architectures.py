@@ -8,6 +8,7 @@ from tiny_models import LLAMA, MODELS, VOCAB, WINDOW, plain_logits, randomized, 
 
 from specdec_core.engine import generate
 from specdec_core.errors import UnsupportedModel
+from specdec_core.invariance import Shape
 from specdec_core.lm import CachedLM
 from specdec_core.tree import DraftTree
 
@@ -15,8 +16,8 @@ from specdec_core.tree import DraftTree
 TOLERANCE = {name: 1e-4 if name == "gemma2" else 1e-10 for name in MODELS}
 NUMERICS = {
     "fast": dict(numerics="fast"),
-    "invariant": dict(numerics="invariant", width=32),
-    "invariant, narrow": dict(numerics="invariant", width=4),  # a tree takes several forwards
+    "invariant": dict(numerics="invariant", shape=Shape(32, 512)),
+    "invariant, narrow": dict(numerics="invariant", shape=Shape(4, 8)),  # a tree takes several forwards
 }
 
 
