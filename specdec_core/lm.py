@@ -80,6 +80,7 @@ class CachedLM:
         for start in range(0, len(ids), self.prefill_chunk):
             chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
             rows = len(chunk)
+            self._kv.reserve(self.length + self.execution.slots(rows))
             self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, keep=1)
             self._kv.length += rows
 
@@ -89,7 +90,7 @@ class CachedLM:
         positions = self.length + tree.depths
         self._tree = tree
         if self.numerics == "fast":
-            self._kv.reserve(self.length + rows)
+            self._kv.reserve(self.length + self.execution.slots(rows))
             return LMOutput(*self._run(tree.tokens, tree.ancestors, positions, 0, rows, needs_hidden))
         return self._forward_invariant(tree, positions, needs_hidden)
 

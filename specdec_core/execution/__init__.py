@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from . import packed
+from .compiled import Compiled
 from .eager import Eager
 from .packed import Packed
 
-CHOICES = ("auto", "eager", "packed")
+CHOICES = ("auto", "eager", "packed", "compiled")
 
 
-def choose(model, execution: str = "auto", release: bool = False) -> tuple[Eager | Packed, str]:
+def choose(model, execution: str = "auto", release: bool = False) -> tuple[Eager | Packed | Compiled, str]:
     """The execution asked for, and one sentence that says what was chosen and why.
 
     Args:
         model: a transformers causal language model.
-        execution: ``"eager"``, ``"packed"``, or ``"auto"``: packed where that is possible.
+        execution: one of `CHOICES`. ``"auto"`` packs where that is possible; otherwise it runs transformers' own
+            modules, since compiling takes a minute or more that only long work repays.
         release: let `Packed` free the model's own matrices; see there.
 
     Raises:
@@ -25,6 +27,8 @@ def choose(model, execution: str = "auto", release: bool = False) -> tuple[Eager
         raise ValueError(f"execution must be one of {CHOICES}; got {execution!r}")
     if execution == "eager":
         return Eager(model), "eager: asked for"
+    if execution == "compiled":
+        return Compiled(model), "compiled: asked for"
     reason = packed.unfit(model)
     if execution == "packed" or reason is None:
         why = "asked for" if execution == "packed" else "the fastest on this CPU"

@@ -74,6 +74,10 @@ class Eager:
         self._windows = _windows(self.config)
         refuse_unlike(self)
 
+    def slots(self, rows: int) -> int:
+        """Cache slots that a forward of this many rows writes."""
+        return rows
+
     @torch.no_grad()
     def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
             hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip

@@ -1,0 +1,134 @@
+"""The Llama-style decoder stack, once, for the executions that run it themselves.
+
+`Packed` and `Compiled` differ in how a linear map is held and in how attention reaches the cache; the layer is the
+same. Every formula is transformers' own, with query/key/value projections as one matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+# Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
+ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+
+
+def unfit(model: PreTrainedModel) -> str | None:
+    """Why this model is not the stack below, or None if it is."""
+    name, config = type(model).__name__, model.config
+    if name not in ARCHITECTURES:
+        return f"{name} is not one of {', '.join(ARCHITECTURES)}"
+    if config.hidden_act != "silu":
+        return f"the activation is {config.hidden_act}, not silu"
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    sliding = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    if kinds != {"full_attention"} or (name == "MistralForCausalLM" and sliding):
+        return "it has sliding-window layers"
+    rope = getattr(model.model.rotary_emb, "rope_type", "default")
+    if rope not in ("default", "linear", "llama3", "yarn"):
+        return f"its rotary embedding ({rope}) depends on the length of the sequence"
+    return None
+
+
+class Linear:
+    """One or several linear maps of the same input, side by side, as one matrix."""
+
+    def __init__(self, *layers: torch.nn.Linear):
+        weights = [layer.weight.detach() for layer in layers]
+        self.weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+        biases = [layer.bias for layer in layers]
+        self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+
+    def __call__(self, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+        """The product; ``activation`` is "none" or "swish"."""
+        y = F.linear(x, self.weight, self.bias)
+        return F.silu(y) if activation == "swish" else y
+
+    def combined(self, x: torch.Tensor, other: torch.Tensor, operation: str) -> torch.Tensor:
+        """``operation`` ("add" or "mul") of the product and ``other``."""
+        y = F.linear(x, self.weight, self.bias)
+        return y + other if operation == "add" else y * other
+
+
+class Layer:
+    """One decoder layer: normalize, attend, add; normalize, gated feed-forward, add."""
+
+    def __init__(self, layer: torch.nn.Module, eps: float, linear: type[Linear]):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.eps, self.scale, self.head_dim = eps, attention.scaling, attention.head_dim
+        self.norm_in, self.norm_out = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
+        self.heads = attention.q_proj.out_features // self.head_dim
+        self.kv_heads = attention.k_proj.out_features // self.head_dim
+        # Qwen 3 normalizes each head of the queries and of the keys before rotating them.
+        self.norm_q = attention.q_norm.weight if hasattr(attention, "q_norm") else None
+        self.norm_k = attention.k_norm.weight if hasattr(attention, "k_norm") else None
+        self.qkv = linear(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out, self.gate = linear(attention.o_proj), linear(mlp.gate_proj)
+        self.up, self.down = linear(mlp.up_proj), linear(mlp.down_proj)
+
+    def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Callable) -> torch.Tensor:
+        """x (n, D) through the layer; ``attend(query, key, value, scale)`` on (n, heads, head_dim) owns the cache."""
+        rows, width = x.shape
+        qkv = self.qkv(F.rms_norm(x, (width,), self.norm_in, self.eps)).view(rows, -1, self.head_dim)
+        turned = self.heads + self.kv_heads
+        qk, value = qkv[:, :turned], qkv[:, turned:]
+        if self.norm_q is not None:
+            shape = (self.head_dim,)
+            query = F.rms_norm(qk[:, : self.heads], shape, self.norm_q, self.eps)
+            qk = torch.cat([query, F.rms_norm(qk[:, self.heads :], shape, self.norm_k, self.eps)], 1)
+        # Rotary position: x cos + rotate_half(x) sin; the sign of the half is in the table of sines.
+        qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
+        mixed = attend(qk[:, : self.heads], qk[:, self.heads :], value, self.scale)
+        x = self.out.combined(mixed.reshape(rows, -1), x, "add")
+        normed = F.rms_norm(x, (width,), self.norm_out, self.eps)
+        return self.down.combined(self.up.combined(normed, self.gate(normed, "swish"), "mul"), x, "add")
+
+
+class Stack:
+    """Embedding, layers, final norm and vocabulary projection of a model, with its tables of rotary positions."""
+
+    def __init__(self, model: PreTrainedModel, linear: type[Linear], release: bool = False):
+        stack = model.model
+        self.eps = model.config.rms_norm_eps
+        self.embedding, self.norm = stack.embed_tokens.weight, stack.norm.weight
+        self.layers = []
+        for layer in stack.layers:
+            self.layers.append(Layer(layer, self.eps, linear))
+            if release:
+                _empty(layer)
+        self.head = linear(model.lm_head)
+        if release and model.lm_head.weight is not self.embedding:
+            _empty(model.lm_head)
+        self._rotary = stack.rotary_emb
+        self.cos = self.sin = torch.empty(0)
+
+    def prepare(self, length: int) -> None:
+        """Make the rotary tables (length, 1, head_dim) reach at least this far."""
+        if len(self.cos) >= length:
+            return
+        positions = torch.arange(length, device=self.embedding.device)[None]
+        cos, sin = self._rotary(self.embedding[:1], positions)
+        half = sin.shape[-1] // 2
+        self.cos = cos[0].unsqueeze(1)
+        self.sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
+
+    def __call__(self, ids, positions, keep, attend: Callable) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (k, V) and final hidden states (k, D) of the rows ``keep``; all rows if it is None.
+
+        ``attend(index, query, key, value, scale)`` is given the index of the layer.
+        """
+        cos, sin = self.cos[positions], self.sin[positions]
+        x = F.embedding(ids, self.embedding)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
+        x = F.rms_norm(x if keep is None else x[keep], x.shape[-1:], self.norm, self.eps)
+        return self.head(x), x
+
+
+def _empty(module: torch.nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.weight = torch.nn.Parameter(torch.empty(0, dtype=part.weight.dtype), requires_grad=False)
