@@ -18,6 +18,8 @@ from .errors import SpecdecError
 # name: (module of `specdec_core.commands`, what it does)
 COMMANDS = {
     "model": ("model", "fetch, check and describe the default model"),
+    "race": ("race", "measure methods on tasks; leave a table, a figure and a record"),
+    "generate": ("generate", "stream one answer with the accepted draft tokens marked"),
 }
 
 
@@ -42,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command.add_arguments(subparser)
             subparser.set_defaults(run=command.run)
     arguments = parser.parse_args(argv)
+    arguments.argv = argv  # a record of a run says how it was called
     try:
         return arguments.run(arguments)
     except SpecdecError as error:

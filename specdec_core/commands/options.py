@@ -1,0 +1,83 @@
+"""Options that several commands share, and what they mean. Imports torch only inside functions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+EXECUTIONS = ("auto", "eager", "packed", "compiled")  # execution.CHOICES, without importing torch
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """--model, --dtype, --device, --threads, --execution, --numerics."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model", default="default", help="default, a folder, or a hub name (default: default)"
+    )
+    group.add_argument(
+        "--dtype", default="auto", choices=DTYPES, help="default: what is fast and correct here"
+    )
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
+    group.add_argument("--threads", type=positive, help="CPU threads of torch (default: torch's choice)")
+    group.add_argument(
+        "--execution", default="auto", choices=EXECUTIONS,
+        help="packed: weights laid out for this CPU; compiled: by torch; eager: transformers' own modules "
+        "(default: auto, packed where possible)",
+    )  # fmt: skip
+    group.add_argument(
+        "--numerics", default="fast", choices=("fast", "invariant"),
+        help="invariant: logits are the same bits whatever was drafted (slower; default: fast)",
+    )  # fmt: skip
+
+
+def open_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """The `LoadedModel` and its `CachedLM`; says on stderr what was chosen and why."""
+    import torch
+
+    from ..lm import CachedLM
+    from ..models import load
+
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
+    lm = CachedLM(loaded.model, execution=arguments.execution, numerics=arguments.numerics)
+    print(f"{label(loaded)}: {loaded.why} {lm.why}.", file=sys.stderr)
+    return loaded, lm
+
+
+def label(loaded: Any) -> str:
+    """A model's name for a title: its folder's, or the name by which a hub knows it."""
+    return loaded.path.name if loaded.name == "default" or str(loaded.path) == loaded.name else loaded.name
+
+
+def positive(text: str) -> int:
+    """An argparse type: a whole number of at least 1."""
+    return _at_least(text, 1)
+
+
+def natural(text: str) -> int:
+    """An argparse type: a whole number of at least 0."""
+    return _at_least(text, 0)
+
+
+def _at_least(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number of at least {least}")
+    return value
+
+
+def temperature(text: str) -> float:
+    """An argparse type: a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of at least 0 (0 is greedy)")
+    return value

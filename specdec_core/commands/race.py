@@ -1,0 +1,217 @@
+"""`specdec race`: methods x tasks, measured; leaves a table, a figure and a record."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from errno import EISDIR
+from pathlib import Path
+from typing import Any
+
+from .options import add_model_arguments, label, natural, open_model, positive, temperature
+
+QUICK = {"limit": 1, "max_new_tokens": 48}
+USUAL = {"limit": None, "max_new_tokens": 128}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--methods", default="autoregressive,prompt_lookup", metavar="LIST",
+        help="separated by commas, with settings such as prompt_lookup:num_tokens=5,max_n=2 "
+        "(default: autoregressive,prompt_lookup)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peer", choices=["transformers"], help="race its own greedy and prompt-lookup generation too"
+    )
+    what = parser.add_argument_group("questions")
+    what.add_argument("--tasks", metavar="LIST", help="separated by commas (default: all)")
+    what.add_argument("--limit", type=positive, help="at most this many questions a task (default: all)")
+    what.add_argument(
+        "--questions", type=Path, metavar="FILE", help="JSON Lines, in Spec-Bench's format or ours"
+    )
+    what.add_argument("--quick", action="store_true", help="1 question a task, answers of 48 tokens")
+    how = parser.add_argument_group("run")
+    how.add_argument("--max-new-tokens", type=positive, metavar="N", help="of an answer (default: 128)")
+    how.add_argument("--repeats", type=positive, default=3, metavar="N", help="of everything (default: 3)")
+    how.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
+    how.add_argument("--seed", type=natural, default=0, help="default: 0")
+    add_model_arguments(parser)
+    where = parser.add_argument_group("results")
+    where.add_argument("--out", type=Path, metavar="FOLDER", help="default: race-DATE-TIME here")
+    where.add_argument(
+        "--json", type=Path, metavar="FILE", help="the record's place (default: race.json in FOLDER)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..machine import commit, describe
+
+    date = datetime.now()
+    for name, value in (QUICK if arguments.quick else USUAL).items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+    methods, questions, source = _methods(arguments), *_questions(arguments)
+    folder = arguments.out or Path(f"race-{date:%Y%m%d-%H%M%S}")
+    made = _make_room(folder, arguments.json)
+    try:
+        loaded, race, settings = _race(arguments, methods, questions)
+        settings["questions"] = source
+        content = _record(arguments, race, loaded, settings, date, describe(loaded.device), commit())
+        return _leave(content, folder, arguments.json)
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _methods(arguments: argparse.Namespace) -> list[str]:
+    from ..bench import BenchError
+    from ..methods import check, split
+
+    if arguments.peer and arguments.temperature > 0:
+        raise BenchError("--peer races greedy decoding; leave --temperature at 0.")
+    return check(split(arguments.methods))
+
+
+def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
+    """The questions, and where they come from."""
+    from ..manifest import file_hash
+    from ..workloads import WorkloadError, own, read_questions
+
+    tasks = None
+    if arguments.tasks is not None:
+        tasks = [task.strip() for task in arguments.tasks.split(",") if task.strip()]
+    if arguments.questions is None:
+        found = own(tasks, arguments.limit)
+        return found, {"source": "own", "ids": [question.id for question in found]}
+    everything = read_questions(arguments.questions)
+    known = list(dict.fromkeys(question.task for question in everything))
+    if unknown := [task for task in tasks or [] if task not in known]:
+        raise WorkloadError(
+            f"{arguments.questions} has no task {', '.join(map(repr, unknown))}; "
+            f"choose from: {', '.join(known)}."
+        )
+    found = []
+    for task in known if tasks is None else tasks:
+        found += [question for question in everything if question.task == task][: arguments.limit]
+    digest = file_hash(arguments.questions)
+    return found, {
+        "source": arguments.questions.name,
+        "sha256": digest,
+        "ids": [question.id for question in found],
+    }
+
+
+def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any]) -> tuple[Any, Any, dict]:
+    """The loaded model, the race run on it, and its settings."""
+    from ..bench import race
+    from ..sampling import Sampling
+
+    loaded, lm = open_model(arguments)
+    sampling = Sampling(temperature=arguments.temperature)
+    result = race(
+        lm,
+        loaded.tokenizer,
+        questions,
+        methods,
+        max_new_tokens=arguments.max_new_tokens,
+        repeats=arguments.repeats,
+        sampling=sampling,
+        seed=arguments.seed,
+        stop_ids=loaded.stop_ids,
+        peer_model=loaded.model if arguments.peer else None,
+        device=loaded.device,
+    )
+    return loaded, result, _settings(arguments, methods, loaded, lm, sampling)
+
+
+def _settings(arguments: argparse.Namespace, methods: list[str], loaded: Any, lm: Any, sampling: Any) -> dict:
+    from dataclasses import asdict
+
+    import torch
+
+    from ..bench import WARMUP_TOKENS
+    from ..methods import settings
+    from ..peers import contestants
+
+    rivals = contestants(loaded.model, loaded.stop_ids, methods) if arguments.peer else {}
+    theirs = {"attention": loaded.model.config._attn_implementation, "other": "transformers' defaults"}
+    return {
+        "methods": {name: settings(name) for name in methods},
+        "peers": {name: {**peer.settings, **theirs} for name, peer in rivals.items()},
+        "max_new_tokens": arguments.max_new_tokens,
+        "repeats": arguments.repeats,
+        "sampling": asdict(sampling),
+        "seed": arguments.seed,
+        "numerics": lm.numerics,
+        "invariant_shape": asdict(lm.shape) if lm.shape else None,
+        "execution": lm.why,
+        "threads": torch.get_num_threads(),
+        "warmup_tokens": WARMUP_TOKENS,
+        "stop_ids": sorted(loaded.stop_ids),
+    }
+
+
+def _record(arguments, race, loaded, settings, date, machine, commit) -> dict[str, Any]:
+    from .. import record
+
+    model = {
+        "name": record.home_hidden(loaded.name),
+        "label": label(loaded),
+        "architecture": type(loaded.model).__name__,
+        "parameters": sum(weight.numel() for weight in loaded.model.parameters()),
+        "weights_hash": loaded.weights_hash,
+        "dtype": str(loaded.dtype).removeprefix("torch."),
+        "device": str(loaded.device),
+        "why": loaded.why,
+    }
+    argv = ["specdec", *map(record.home_hidden, arguments.argv)]
+    return record.make(
+        race, machine=machine, model=model, settings=settings, argv=argv, commit=commit, date=date
+    )
+
+
+def _make_room(folder: Path, json_file: Path | None) -> bool:
+    """Make the places of the results before an hour of measuring; True if `folder` is new."""
+    from ..bench import BenchError
+
+    try:
+        if json_file is not None:
+            if json_file.is_dir():
+                raise IsADirectoryError(EISDIR, "it is a folder", str(json_file))
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchError(
+            f"no results can be left there ({error}); choose others with --out and --json."
+        ) from error
+    return new
+
+
+def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int:
+    """Write the results, print the table, and return the exit status."""
+    from .. import record, tables
+    from ..bench import BenchError
+    from ..viz.race import caption, images, title
+
+    table = tables.cells(content["rows"], content["details"])
+    document = f"# {title(content)}\n\n{tables.markdown(table)}\n\n{caption(content)}\n"
+    files: dict[Path, str | bytes] = {json_file or folder / "race.json": record.to_text(content) + "\n"}
+    try:
+        # The record first: should anything below fail, the measurements are safe.
+        record.write(*next(iter(files.items())))
+        files |= {folder / "race.md": document}
+        files |= {folder / f"race.{suffix}": image for suffix, image in images(content).items()}
+        for path, data in files.items():
+            record.write(path, data)
+    except OSError as error:
+        raise BenchError(
+            f"the results could not be written ({error}). Make room, or choose --out."
+        ) from error
+    print(f"{title(content)}\n\n{tables.text(table)}\n\n{caption(content)}\n")
+    print("\n".join(f"wrote {path}" for path in files))
+    if not content["complete"]:
+        print("specdec: interrupted; these are the rounds that were complete", file=sys.stderr)
+        return 130
+    return 0

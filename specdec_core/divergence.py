@@ -1,0 +1,77 @@
+"""Identity to autoregressive decoding, answer by answer, and how close the call was where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .interface import LanguageModel
+from .methods import BASELINE
+from .tree import DraftTree
+
+if TYPE_CHECKING:
+    from .bench import Race
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where an answer first differs from the autoregressive one.
+
+    Attributes:
+        position: index of the first token that differs.
+        expected, got: the two tokens there; None where an answer had already ended.
+        logit_gap: the target's largest logit minus its second, after the common tokens; from one prefill of
+            them. Where it is of the size of the dtype's rounding, two correct programs may differ.
+    """
+
+    method: str
+    question: str
+    task: str
+    turn: int
+    position: int
+    expected: int | None
+    got: int | None
+    logit_gap: float
+
+
+def divergences(race: Race, lm: LanguageModel) -> list[Divergence]:
+    """The first difference of every answer from the autoregressive answer of the first repeat, each once."""
+    expected = {(r.question, r.turn): r.answers[BASELINE].tokens for r in race.rounds if r.repeat == 0}
+    found: dict[tuple, Divergence] = {}
+    for r in race.rounds:
+        right = expected[r.question, r.turn]
+        for name, answer in r.answers.items():
+            if (at := first_difference(right, answer.tokens)) is None:
+                continue
+            pair = [tokens[at] if at < len(tokens) else None for tokens in (right, answer.tokens)]
+            key = (name, r.question, r.turn, at, pair[1])
+            if key not in found:
+                gap = logit_gap(lm, [*r.prompt_ids, *right[:at]])
+                found[key] = Divergence(name, r.question, r.task, r.turn, at, *pair, gap)
+    return list(found.values())
+
+
+def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """Index of the first difference; the shorter length if one begins the other; None if they are equal.
+
+    Example:
+        >>> first_difference([1, 2, 3], [1, 5, 3]), first_difference([1], [1, 2]), first_difference([1], [1])
+        (1, 1, None)
+    """
+    common = min(len(a), len(b))
+    differs = next((i for i in range(common) if a[i] != b[i]), common)
+    return None if differs == len(a) == len(b) else differs
+
+
+def logit_gap(lm: LanguageModel, context: Sequence[int]) -> float:
+    """Largest minus second largest logit of the token after `context`.
+
+    Example:
+        >>> from specdec_core.toy import TableLM
+        >>> logit_gap(TableLM([[0.0, 3.0, 1.0]] * 3), [0, 1])
+        2.0
+    """
+    lm.prefill(context[:-1], reserve=1)
+    largest, second = lm.forward(DraftTree.empty(context[-1])).logits[0].double().topk(2).values.tolist()
+    return largest - second

@@ -1,0 +1,102 @@
+"""transformers' own generation as contestants of a race: `transformers:greedy`, `transformers:prompt_lookup`.
+
+Same weights, dtype, threads, prompts, stop ids and limit as ours; its own attention, cache and loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import methods
+
+PREFIX = "transformers:"
+
+
+def contestants(
+    model: Any, stop_ids: Collection[int], ours: Sequence[str] = ()
+) -> dict[str, TransformersPeer]:
+    """The peer's methods by name.
+
+    Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race (of
+    our default one if there is none); transformers has no other settings for it.
+
+    Args:
+        model: a causal language model of transformers.
+        stop_ids: token ids that end an answer.
+        ours: the methods of ours in the race.
+    """
+    same = next((name for name in ours if methods.parse(name)[0] == "prompt_lookup"), "prompt_lookup")
+    settings = methods.settings(same)
+    lookup = {
+        "prompt_lookup_num_tokens": settings["num_tokens"],
+        "max_matching_ngram_size": settings["max_n"],
+    }
+    return {
+        PREFIX + "greedy": TransformersPeer(model, stop_ids),
+        PREFIX + "prompt_lookup": TransformersPeer(model, stop_ids, **lookup),
+    }
+
+
+class TransformersPeer:
+    """One way in which transformers' ``generate`` decodes greedily.
+
+    Args:
+        model: a causal language model of transformers.
+        stop_ids: token ids that end an answer; none for an empty collection.
+        settings: further fields of `transformers.GenerationConfig`.
+    """
+
+    def __init__(self, model: Any, stop_ids: Collection[int], **settings: Any):
+        self.model, self.stop_ids, self.settings = model, sorted(stop_ids), settings
+        self._calls = 0
+
+    def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
+        """The new tokens (a stop token included), and the forwards of the model that they took.
+
+        transformers' first forward reads the prompt *and* gives the first token, so it counts; ours reads
+        the prompt without its last token, and that call, which gives none, does not. Tokens over calls is
+        therefore the same quantity on both sides.
+        """
+        from transformers import GenerationConfig
+
+        config = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=self.stop_ids or None,
+            pad_token_id=self.stop_ids[0] if self.stop_ids else 0,  # pads nothing; None would be warned of
+            **self.settings,
+        )
+        ids = torch.tensor([list(prompt_ids)], device=self.model.device)  # (1, L)
+        with self._counted(), _plain_config(self.model):
+            out = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+        return out[0, ids.shape[1] :].tolist(), self._calls
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        def count(*_: Any) -> None:
+            self._calls += 1
+
+        self._calls = 0
+        hook = self.model.register_forward_pre_hook(count)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+@contextmanager
+def _plain_config(model: Any) -> Iterator[None]:
+    # generate() fills what a config leaves open from the model's own, where a repetition penalty (Qwen's)
+    # or a smallest length would make another task of it.
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own

@@ -1,0 +1,216 @@
+"""A race: the order of the runs, what each answer is compared with, and what is left after Ctrl-C."""
+
+import json
+
+import interrupts
+import pytest
+import tiny_model
+import torch
+
+from specdec_core import bench, peers, record, results, tables
+from specdec_core.bench import BenchError
+from specdec_core.drafters import REGISTRY, DrafterBase, PromptLookup
+from specdec_core.lm import CachedLM
+from specdec_core.sampling import Sampling
+from specdec_core.tree import DraftTree
+from specdec_core.workloads import Question
+
+LOOKUP = "prompt_lookup"
+PEERS = ["transformers:greedy", "transformers:prompt_lookup"]
+QUESTIONS = [
+    Question("one", "echo", ("Hello hello",)),
+    Question("two", "talk", ("Once upon a time", "there was")),
+    Question("three", "echo", ("abcabcabc",)),
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model.model()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tiny_model.tokenizer()
+
+
+@pytest.fixture
+def run(model, tokenizer):
+    def run(names=(LOOKUP,), questions=QUESTIONS, **options):
+        options = {"max_new_tokens": 24, "repeats": 2, "progress": False, **options}
+        return bench.race(CachedLM(model, execution="eager"), tokenizer, questions, list(names), **options)
+
+    return run
+
+
+# The runs
+
+
+def test_all_methods_answer_every_turn_in_every_repeat_in_rotating_order(run, model):
+    race = run(repeats=3, peer_model=model)
+    names = ["autoregressive", LOOKUP, *PEERS]
+    assert race.methods == tuple(names)
+    turns = [("one", 0), ("two", 0), ("two", 1), ("three", 0)]
+    assert [(r.repeat, r.question, r.turn) for r in race.rounds] == [
+        (repeat, *turn) for repeat in range(3) for turn in turns
+    ]
+    for i, r in enumerate(race.rounds):
+        first = (r.repeat + i % 4) % 4
+        assert list(r.answers) == names[first:] + names[:first]
+    assert race.complete
+
+
+def test_methods_agree_and_read_the_same_prompts(run, model, tokenizer):
+    race = run(peer_model=model)
+    assert race.divergences == []
+    for r in race.rounds:
+        assert len({answer.tokens for answer in r.answers.values()}) == 1
+        assert len(r.answers["autoregressive"].tokens) == r.answers["autoregressive"].calls == 24
+    # Random weights repeat themselves now and then: somewhere a draft was accepted, on both sides.
+    for name in (LOOKUP, "transformers:prompt_lookup"):
+        assert sum(r.answers[name].calls for r in race.rounds) < 24 * len(race.rounds)
+    first, second = [r for r in race.rounds if r.question == "two" and r.repeat == 0]
+    answered = tokenizer.decode(first.answers["autoregressive"].tokens, skip_special_tokens=True).strip()
+    said = tokenizer.decode(second.prompt_ids)
+    assert said == f"user: Once upon a time\nassistant: {answered}\nuser: there was\nassistant: "
+
+
+def test_the_baseline_is_added_and_methods_are_raced_once(run):
+    assert run([LOOKUP, "autoregressive", LOOKUP], QUESTIONS[:1]).methods == ("autoregressive", LOOKUP)
+
+
+def test_a_new_drafter_needs_only_the_registry_and_is_fresh_in_every_repeat(run, monkeypatch):
+    built = []
+
+    class Remembers(DrafterBase):
+        name = "remembers"
+
+        @classmethod
+        def build(cls, context, size=3):
+            built.append((context.lm.vocab_size, context.tokenizer.eos_token, size))
+            return cls()
+
+        def reset(self, context):
+            self.requests = getattr(self, "requests", 0) + 1
+
+        def propose(self, context, budget, rng):
+            return DraftTree.chain(context[-1], [self.requests][: budget.depth])
+
+    monkeypatch.setitem(REGISTRY, "remembers", Remembers)
+    race = run(["remembers:size=5"], QUESTIONS[:1], repeats=3)
+    assert built == [(300, tiny_model.END, 5)] * 4  # once to warm up
+    drafts = [json.loads(r.answers["remembers:size=5"].trace)["steps"][0][2] for r in race.rounds]
+    assert drafts == [[1], [1], [1]]
+    assert race.divergences == []
+
+
+def test_stop_tokens_end_ours_and_the_peers_answers_alike(run, model):
+    free = run(questions=QUESTIONS[:1], repeats=1).rounds[0].answers["autoregressive"].tokens
+    race = run(questions=QUESTIONS[:1], repeats=1, stop_ids={free[2]}, peer_model=model)
+    assert {answer.tokens for answer in race.rounds[0].answers.values()} == {free[: free.index(free[2]) + 1]}
+
+
+def test_the_peer_decodes_plainly_whatever_the_model_would_default_to(model):
+    prompt = list(range(40))
+    plain = {name: peer.answer(prompt, 12) for name, peer in peers.contestants(model, ()).items()}
+    own = model.generation_config
+    try:
+        own.repetition_penalty, own.min_length, own.eos_token_id = 3.0, 200, int(plain[PEERS[0]][0][3])
+        assert {name: peer.answer(prompt, 12) for name, peer in peers.contestants(model, ()).items()} == plain
+        assert model.generation_config is own
+    finally:
+        own.repetition_penalty = own.min_length = own.eos_token_id = None
+    assert all(len(tokens) == 12 for tokens, _ in plain.values())
+
+
+def test_the_peers_prompt_lookup_gets_our_settings(model):
+    ours = ["autoregressive", f"{LOOKUP}:num_tokens=4,max_n=2", LOOKUP]
+    assert peers.contestants(model, (), ours)[PEERS[1]].settings == {
+        "prompt_lookup_num_tokens": 4,
+        "max_matching_ngram_size": 2,
+    }
+    default = peers.contestants(model, ())[PEERS[1]].settings
+    assert default == {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": PromptLookup().max_n}
+
+
+def test_a_divergence_names_the_place_the_tokens_and_the_gap(run, model):
+    race = run(questions=QUESTIONS[:1], repeats=2, peer_model=tiny_model.model(seed=1))
+    r = race.rounds[0]
+    right, wrong = r.answers["autoregressive"].tokens, r.answers[PEERS[0]].tokens
+    at = next(i for i in range(24) if right[i] != wrong[i])
+    assert [d.method for d in race.divergences] == PEERS  # each once, though it happened in both repeats
+    found = race.divergences[0]
+    assert (found.question, found.turn, found.position) == ("one", 0, at)
+    assert (found.expected, found.got) == (right[at], wrong[at])
+    with torch.no_grad():
+        logits = model(torch.tensor([[*r.prompt_ids, *right[:at]]])).logits[0, -1]
+    largest, second = logits.topk(2).values.tolist()
+    assert found.logit_gap == pytest.approx(largest - second, rel=1e-4)
+    by_method = {row["method"]: row for row in results.rows(race) if row["task"] == "all"}
+    assert by_method[LOOKUP]["identical"] is True
+    assert by_method[PEERS[0]]["identical"] is False
+    assert by_method[PEERS[0]]["divergences"] == [
+        {key: value for key, value in vars(found).items() if key not in ("method", "task")}
+    ]
+
+
+def test_sampling_has_nothing_to_be_identical_to(run):
+    race = run(sampling=Sampling(temperature=1.0), seed=3)
+    assert {row["identical"] for row in results.rows(race)} == {None}
+    assert "- (sampled)" in tables.text(tables.cells(results.rows(race), results.details(race)))
+    tokens = [r.answers["autoregressive"].tokens for r in race.rounds]
+    assert tokens[:4] == tokens[4:]  # one seed: the repeats do the same work
+    assert tokens != [
+        r.answers["autoregressive"].tokens for r in run(sampling=Sampling(temperature=1.0)).rounds
+    ]
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"questions": []}, "no question"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"repeats": 0}, "repeats is 0"),
+        ({"max_new_tokens": 2100}, "may not fit the model's context of 4096 tokens: two"),
+    ],
+)
+def test_race_refuses(run, options, says):
+    with pytest.raises(BenchError, match=says):
+        run(**options)
+
+
+def test_the_peer_is_not_asked_to_sample(run, model):
+    with pytest.raises(BenchError, match="greedy"):
+        run(sampling=Sampling(temperature=0.5), peer_model=model)
+
+
+def test_compact_keeps_what_a_replay_needs(run):
+    race = run(questions=QUESTIONS[:1], repeats=1)
+    answer = race.rounds[0].answers[LOOKUP]
+    trace = json.loads(answer.trace)
+    steps = [dict(zip(record.STEP, step, strict=True)) for step in trace["steps"]]
+    assert [token for step in steps for token in step["tokens"]] == list(answer.tokens)
+    assert len(steps) == answer.calls
+    for step in steps:
+        kept = [step["drafted"][row - 1] for row in step["accepted"]]
+        assert kept == step["tokens"][: len(kept)]
+        assert step["parents"] is None and len(step["microseconds"]) == 5
+
+
+# Interrupts
+
+
+def test_an_interrupt_keeps_whole_rounds_and_compares_whole_repeats(run, monkeypatch):
+    interrupts.register(monkeypatch, nth=1 + 4 + 3)  # the third round of the second repeat
+    race = run(["interrupts"], repeats=3)
+    assert not race.complete
+    assert [(r.repeat, r.question) for r in race.rounds[4:]] == [(1, "one"), (1, "two")]
+    assert all(set(r.answers) == {"autoregressive", "interrupts"} for r in race.rounds)
+    repeats = {detail["task"]: detail["repeats"] for detail in results.details(race)}
+    assert repeats == {"echo": 1, "talk": 1, "all": 1}
+
+
+def test_an_interrupt_before_the_first_round_is_over_goes_on_up(run, monkeypatch):
+    interrupts.register(monkeypatch, nth=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(["interrupts"])
