@@ -232,7 +232,7 @@ def test_the_command_refuses_numbers_out_of_range(specdec, option, capsys):
 def test_help_lists_every_execution_and_dtype():
     from specdec_core.commands import options
     from specdec_core.execution import CHOICES
-    from specdec_core.models import DTYPES
+    from specdec_core.hardware import DTYPES
 
     assert options.EXECUTIONS == CHOICES
     assert set(options.DTYPES) == {"auto", *DTYPES}
