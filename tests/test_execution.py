@@ -1,0 +1,147 @@
+"""The executions against transformers' own forward: trees on tiny models, precision on the real one."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from test_architectures import random_tree
+from tiny_models import LLAMA, MODELS, VOCAB, plain_logits, randomized, tiny
+
+from specdec_core.engine import generate
+from specdec_core.drafters import PromptLookup
+from specdec_core.errors import UnsupportedModel
+from specdec_core.execution import Compiled, choose, packed
+from specdec_core.lm import CachedLM
+from specdec_core.tree import DraftTree
+
+STACKS = ("llama", "qwen2", "qwen3")
+CPU_PACKS = torch.backends.mkldnn.is_available()
+needs_onednn = pytest.mark.skipif(not CPU_PACKS, reason="this build of torch has no oneDNN")
+
+
+def float32(name):
+    config, options = MODELS[name]
+    return randomized(hf.AutoModelForCausalLM.from_config(config(**options))).float()
+
+
+def largest_error(model, lm):
+    """Over two trees, the first one committed along its longest path, from a prompt read in chunks."""
+    rng = np.random.default_rng(1)
+    context, worst = rng.integers(VOCAB, size=11).tolist(), 0.0
+    lm.prefill(context[:-1])
+    for _ in range(2):
+        tree = random_tree(rng, context[-1])
+        logits = lm.forward(tree).logits
+        for i in range(len(tree.tokens)):
+            expected = plain_logits(model, context[:-1] + tree.tokens[tree.path_to(i)].tolist())
+            worst = max(worst, float((logits[i] - expected).abs().max() / expected.abs().max()))
+        path = tree.path_to(int(tree.depths.argmax()))
+        lm.commit(path)
+        context += [*tree.tokens[path[1:]].tolist(), 5]
+    return worst
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", STACKS)
+def test_packed_rows_are_plain_forwards(name):
+    model = float32(name)
+    assert largest_error(model, CachedLM(model, "packed", prefill_chunk=4)) < 1e-5
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_compiled_rows_are_plain_forwards(name):
+    """Traced at padded widths; the kernels that a compiler then writes are torch's own matter."""
+    model = float32(name)
+    lm = CachedLM(model, "compiled", prefill_chunk=4)
+    lm.execution = Compiled(model, backend="eager")
+    assert largest_error(model, lm) < 1e-5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; none is here")
+@pytest.mark.parametrize("execution", ("eager", "compiled"))
+def test_on_a_gpu_rows_are_plain_forwards(execution):
+    model = float32("llama").cuda()
+    lm = CachedLM(model, execution, prefill_chunk=4)
+    rng = np.random.default_rng(1)
+    context = rng.integers(VOCAB, size=11).tolist()
+    lm.prefill(context[:-1])
+    tree = random_tree(rng, context[-1])
+    logits = lm.forward(tree).logits.cpu()
+    for i in range(len(tree.tokens)):
+        ids = torch.tensor([context[:-1] + tree.tokens[tree.path_to(i)].tolist()], device="cuda")
+        assert (logits[i] - model(ids).logits[0, -1].cpu()).abs().max() < 1e-3
+    prompt = [5, 6, 7, 8] * 4
+    assert generate(lm, prompt, PromptLookup()).tokens == generate(lm, prompt).tokens
+
+
+def test_what_cannot_be_packed_is_run_eagerly_and_says_so():
+    model = tiny("gpt2")
+    execution, why = choose(model.float(), "auto")
+    model.double()
+    assert execution.name == "eager" and "GPT2LMHeadModel is not one of" in why
+    with pytest.raises(UnsupportedModel, match="float64"):
+        choose(tiny("llama"), "packed")
+    with pytest.raises(ValueError, match="got 'fastest'"):
+        choose(tiny("llama"), "fastest")
+    windowed = randomized(hf.AutoModelForCausalLM.from_config(hf.MistralConfig(**LLAMA, sliding_window=5))).float()
+    assert "sliding-window" in packed.unfit(windowed)
+
+
+def test_compiled_does_not_claim_invariant_bits():
+    with pytest.raises(UnsupportedModel, match="use 'packed' or 'eager'"):
+        CachedLM(tiny("llama"), "compiled", numerics="invariant")
+
+
+@needs_onednn
+def test_releasing_frees_the_matrices_and_changes_no_token():
+    model = float32("llama")
+    kept = CachedLM(model, "packed")
+    expected = generate(kept, [5, 6, 7], max_new_tokens=20).tokens
+    before = sum(parameter.numel() for parameter in model.parameters())
+    lm = CachedLM(model, "packed", release=True)
+    assert generate(lm, [5, 6, 7], max_new_tokens=20).tokens == expected
+    tied = model.lm_head.weight is model.model.embed_tokens.weight
+    left = sum(parameter.numel() for parameter in model.parameters())
+    norms = sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 1)
+    assert left == norms + VOCAB * LLAMA["hidden_size"] < before and (tied or model.lm_head.weight.numel() == 0)
+
+
+@pytest.fixture(scope="module")
+def texts(default_model):
+    from specdec_core.workloads import encode, own
+
+    return [encode(question.turns[0], default_model.tokenizer)[:160] for question in own(limit=1)]
+
+
+@torch.no_grad()
+def test_float32_logits_of_the_real_model(default_model, texts):
+    """Within 1e-3 of transformers' eager attention, argmax equal wherever the two best are further apart than that."""
+    model = default_model.model
+    lm = CachedLM(model)
+    for ids in texts[:4]:
+        lm.prefill(ids[:-8])
+        ours = lm.forward(DraftTree.chain(ids[-8], ids[-7:])).logits
+        before, model.config._attn_implementation = model.config._attn_implementation, "eager"
+        theirs = model(torch.tensor([ids])).logits[0, -8:]
+        model.config._attn_implementation = before
+        error = (ours - theirs).abs().max(-1).values
+        assert error.max() <= 1e-3
+        best = theirs.topk(2).values
+        clear = best[:, 0] - best[:, 1] > 2 * error
+        assert clear.any() and (ours.argmax(-1) == theirs.argmax(-1))[clear].all()
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU does not compute bfloat16")
+@torch.no_grad()
+def test_bfloat16_logits_are_no_further_from_float32_than_those_of_transformers(default_model, texts):
+    from specdec_core import models
+
+    model = models.load("default", dtype="bfloat16", device="cpu").model
+    lm = CachedLM(model)
+    ours, theirs = [], []
+    for ids in texts:
+        reference = default_model.model(torch.tensor([ids])).logits[0, -16:]
+        theirs.append(model(torch.tensor([ids])).logits[0, -16:].float() - reference)
+        lm.prefill(ids[:-16])
+        ours.append(lm.forward(DraftTree.chain(ids[-16], ids[-15:])).logits.float() - reference)
+    assert torch.cat(ours).square().mean() <= 1.02 * torch.cat(theirs).square().mean()
