@@ -46,7 +46,7 @@ class Recorder:
 
 
 def answer(recorder, drafter, prompt, arguments, stop):
-    run = stream(recorder, prompt, drafter, max_new_tokens=arguments.max_new_tokens, stop=stop, max_nodes=256)
+    run = stream(recorder, prompt, drafter, max_new_tokens=arguments.max_new_tokens, stop=stop)
     for _ in run:
         pass
     return run.result().tokens, recorder.rows

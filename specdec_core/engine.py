@@ -68,7 +68,7 @@ def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = N
         sampling: greedy by default.
         stop: what else ends the run; nothing by default.
         seed: drafting and verifying draw from two streams of it.
-        max_nodes: most rows besides the root in one forward.
+        max_nodes: most rows besides the root in one forward; what the drafter asks for by default.
         rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
 
     Raises:
@@ -85,10 +85,11 @@ class Run:
 
     def __init__(self, lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, *,
                  max_new_tokens: int = 128, sampling: Sampling | None = None, stop: Stop | None = None,
-                 seed: int = 0, max_nodes: int = 64, rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
+                 seed: int = 0, max_nodes: int | None = None, rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
+        self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
+        max_nodes = self.drafter.max_nodes if max_nodes is None else max_nodes
         if max_new_tokens < 0 or max_nodes < 0:
             raise ValueError(f"limits must be >= 0; got max_new_tokens={max_new_tokens}, max_nodes={max_nodes}")
-        self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling = sampling or Sampling()
         self.context = _checked(prompt, lm)
         self.prompt_length = len(self.context)

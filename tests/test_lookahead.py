@@ -22,6 +22,7 @@ from model_free import (
 
 from specdec_core.drafters import Budget, Lookahead
 from specdec_core.engine import generate, stream
+from specdec_core.invariance import Shape
 from specdec_core.rng import Rng
 from specdec_core.sampling import Sampling
 from specdec_core.toy import TableLM
@@ -324,7 +325,7 @@ def test_greedy_identity(W, N, G, prompt_ngrams, slide, **run):
 def test_greedy_identity_on_a_llama(numerics):
     for seed in range(2):
         lm = tiny_llama(seed=seed)
-        lm.numerics = numerics
+        lm.numerics, lm.shape = numerics, Shape(16, 512)
         plain = generate(lm, [1, 2, 3], max_new_tokens=40)
         for W, N, G in [(1, 10, 3), (5, 4, 2), (7, 5, 7)]:
             run = generate(lm, [1, 2, 3], Lookahead(W, N, G, True), max_new_tokens=40)

@@ -30,10 +30,12 @@ class Drafter(Protocol):
     Attributes:
         name: what tables and plots call it.
         needs_hidden: True if `observe` reads ``out.hidden``.
+        max_nodes: the budget it is given unless a run sets another.
     """
 
     name: str
     needs_hidden: bool
+    max_nodes: int
 
     def reset(self, context: Sequence[int]) -> None:
         """Forget the last request; ``context`` is the prompt of the next one."""
@@ -50,6 +52,7 @@ class DrafterBase:
 
     name = "drafter"
     needs_hidden = False
+    max_nodes = 64
 
     def reset(self, context: Sequence[int]) -> None:
         pass
