@@ -119,7 +119,16 @@ def test_first_guesses():
 
 
 def test_given_tokens_stay_at_their_positions():
-    """Fresh places at the right go on with the given tokens where they stopped, not from the first again."""
+    """Fresh places at the right go on with the given tokens where they stopped, not from the first again.
+
+    The target counts 0 1 2 ... It takes the 1 of (1, 5) and corrects the 5 to 2; behind the 5 it said 6.
+    The 6 stands at the third new position then, and the fresh fourth one gets the fourth token given.
+    """
+    counting = TableLM(np.eye(10)[[*range(1, 10), 0]])
+    drafter = Jacobi(2, init=[1, 5, 3, 8, 4])
+    generate(counting, [0], drafter, max_new_tokens=3)
+    assert drafter.trajectory == [(1, (1, 5), (1, 2, 6)), (3, (6, 8), (3, 7, 9))]
+
     lm = TableLM(np.eye(3)[[1, 2, 0]])  # 0 1 2 0 1 2 ...
     drafter = Jacobi(2, init=[1, 2, 0, 1, 2, 0])  # the right continuation of 0
     run = generate(lm, [0], drafter, max_new_tokens=6)

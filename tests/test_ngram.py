@@ -78,6 +78,11 @@ def test_bounded_in_keys_and_in_branches():
     assert drafter.continuations([50]) == []  # not seen for long
     assert drafter.continuations([98]) == [(99, 1.0)]
 
+    drafter.reset([])
+    drafter.propose([50, *(token for other in range(30) for token in (60 + other, 50))], WIDE, Rng(0))
+    assert drafter.keys == 10
+    assert drafter.continuations([50])[0] == (89, 1 / 3)  # old, but used all the time; 3 branches of 1 each
+
     # 0 was followed by 1 twice, then by 2, 3, 4, 5 once each: the 1 stays, the oldest others go.
     drafter.reset([])
     drafter.propose([0, 1, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0], WIDE, Rng(0))
