@@ -63,11 +63,12 @@ def caption(record: Mapping[str, Any]) -> str:
     settings, commit = record["settings"], record["commit"]
     source = f", commit {commit['hash'][:10]}{' with changes' * commit['dirty']}" if commit else ""
     versions, repeats = record["machine"]["versions"], record["details"][-1]["repeats"]
+    asked = len(settings["questions"]["ids"])
     spread = f"median of {repeats} interleaved repeats, thin bars from the lowest to the highest"
     return (
         f"{in_words(record['machine'])}; torch {versions['torch']}, transformers {versions['transformers']}; "
         f"{record['date'][:10]}{source}.\n"
-        f"{len(settings['questions']['ids'])} questions, "
+        f"{asked} question{'s' * (asked != 1)}, "
         f"answers of at most {settings['max_new_tokens']} tokens, "
         f"{'greedy' if settings['sampling']['temperature'] == 0 else 'sampled'}, "
         f"{settings['numerics']} numerics. Time includes prefill; "
