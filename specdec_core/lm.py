@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import invariance
-from .cache import Flight, KVCache
+from .cache import Batch, Flight, KVCache
 from .errors import ContextLimitError
 from .execution import choose
 from .interface import LMOutput
@@ -52,6 +52,8 @@ class CachedLM:
         self.bos_id: int | None = config.bos_token_id
         self._kv = KVCache(self.execution.layers)
         self._tree: DraftTree | None = None
+        self._copies: list[KVCache] = []  # of `forward_copies`, made when the cache was in this state:
+        self._copied: tuple[int, int] | None = None
         self.shape = shape
         if numerics == "invariant" and shape is None:
             self.shape = invariance.find(self)
@@ -75,7 +77,7 @@ class CachedLM:
                 f"the prompt has {len(ids) + 1} tokens and the model's context holds {self.max_length}; "
                 f"shorten the prompt to at most {self.max_length - 1} tokens"
             )
-        self._kv.length, self._tree = 0, None
+        self._kv.length, self._tree, self._copied = 0, None, None
         self._kv.reserve(len(ids) + reserve + 1)
         for start in range(0, len(ids), self.prefill_chunk):
             chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
@@ -93,6 +95,31 @@ class CachedLM:
             self._kv.reserve(self.length + self.execution.slots(rows))
             return LMOutput(*self._run(tree.tokens, tree.ancestors, positions, 0, rows, needs_hidden))
         return self._forward_invariant(tree, positions, needs_hidden)
+
+    def forward_copies(self, tree: DraftTree, copies: int) -> torch.Tensor:
+        """One pass over ``tree`` for ``copies`` sequences at once, each with its own copy of the cache.
+
+        What a server's batch costs: t(q, B) with q = N + 1 and B = ``copies``. Nothing of it is remembered.
+
+        Returns:
+            (copies, N+1, V) logits.
+
+        Raises:
+            UnsupportedModel: if the execution does not take a batch.
+        """
+        rows = len(tree.tokens)
+        self._kv.reserve(self.length + rows)
+        state = (self.length, self._kv.capacity)
+        if self._copied != state:
+            self._copies, self._copied = [], state
+        self._copies += [self._kv.copy() for _ in range(copies - len(self._copies))]
+        flight = Flight(self.length, 0, tree.ancestors, self.length + tree.depths, self.execution.dtype,
+                        self.execution.device)  # fmt: skip
+        ids = torch.from_numpy(np.tile(tree.tokens, copies)).to(self.execution.device)
+        at = torch.from_numpy(np.tile(self.length + tree.depths, copies)).to(self.execution.device)
+        keep = torch.arange(len(ids), device=self.execution.device)
+        logits, _ = self.execution.run(ids, at, Batch(self._copies[:copies]), [flight] * copies, keep)
+        return logits.view(copies, rows, -1)
 
     def commit(self, path: Sequence[int]) -> None:
         """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""

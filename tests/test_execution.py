@@ -74,6 +74,21 @@ def test_on_a_gpu_rows_are_plain_forwards(execution):
     assert generate(lm, prompt, PromptLookup()).tokens == generate(lm, prompt).tokens
 
 
+@pytest.mark.parametrize("execution", ("eager", pytest.param("packed", marks=needs_onednn)))
+def test_copies_in_one_forward_are_forwards_of_their_own(execution):
+    lm = CachedLM(float32("llama"), execution)
+    tree = DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
+    for prompt in ([5, 6, 7, 8, 9], [9, 8, 7, 6, 5]):
+        lm.prefill(prompt)
+        alone = lm.forward(tree).logits
+        for copies in (1, 3):
+            together = lm.forward_copies(tree, copies)
+            assert together.shape == (copies, 5, VOCAB)
+            torch.testing.assert_close(together, alone.expand(copies, -1, -1), rtol=1e-5, atol=1e-4)
+    lm.commit([0, 1])
+    assert lm.length == 7
+
+
 def test_what_cannot_be_packed_is_run_eagerly_and_says_so():
     model = tiny("gpt2")
     execution, why = choose(model.float(), "auto")

@@ -12,7 +12,7 @@ import torch._dynamo.config
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from ..cache import Flight, KVCache
+from ..cache import Batch, Flight, KVCache
 from ..errors import UnsupportedModel
 from . import llama
 from .eager import Eager
@@ -57,6 +57,8 @@ class Compiled:
         Raises:
             UnsupportedModel: for position-ordered attention, which this execution does not have.
         """
+        if isinstance(kv, Batch):
+            raise UnsupportedModel("execution='compiled' runs one sequence at a time; use 'packed' or 'eager'")
         if flight.paths is not None or flight.block != 1:
             raise UnsupportedModel("execution='compiled' does not keep numerics='invariant'; use 'packed' or 'eager'")
         rows, width, start = len(ids), self.slots(len(ids)), flight.base + flight.first

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ..cache import Flight, KVCache, attend
+from ..cache import Flight, KVCache
 from ..errors import UnsupportedModel
 from ..tree import DraftTree
 
@@ -42,12 +42,9 @@ def _attention(module, query, key, value, attention_mask, specdec_call: _Call | 
     call, layer, window = specdec_call, module.layer_idx, kwargs.get("sliding_window")
     call.layers.append(layer)
     call.windows.append(window)
-    flight = call.flight
-    query, key, value = (heads[0].transpose(0, 1) for heads in (query, key, value))
-    call.kv.write(layer, key, value, flight.base + flight.first)
+    query, key, value = (heads[0].transpose(0, 1).contiguous() for heads in (query, key, value))
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    keys, values = call.kv.keys[layer], call.kv.values[layer]
-    out = attend(query.contiguous(), keys, values, flight, scale, kwargs.get("softcap"), window)
+    out = call.kv.attend(layer, query, key, value, call.flight, scale, kwargs.get("softcap"), window)
     return out[None], None
 
 
@@ -85,6 +82,7 @@ class Eager:
 
         Args:
             ids, positions: (n,) int64.
+            kv, flight: the cache and the rows in flight; or a `Batch` of caches and a list of flights.
             keep: (k,) int64 rows whose logits are wanted.
             hidden: also return the last hidden states (after the final norm) of those rows.
 

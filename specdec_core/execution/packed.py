@@ -11,7 +11,6 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
-from .. import cache
 from ..cache import Flight, KVCache
 from ..errors import UnsupportedModel
 from . import llama
@@ -78,11 +77,9 @@ class Packed:
     def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
             hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
         """One forward; see `Eager.run`."""
-        start = flight.base + flight.first
 
         def attend(index, query, key, value, scale):
-            kv.write(index, key, value, start)
-            return cache.attend(query, kv.keys[index], kv.values[index], flight, scale)
+            return kv.attend(index, query, key, value, flight, scale)
 
         self.stack.prepare(kv.capacity)
         logits, states = self.stack(ids, positions, keep if len(keep) < len(ids) else None, attend)
