@@ -105,6 +105,11 @@ def test_the_two_gram_between_rounds():
     assert (the, mat) not in pairs
 
 
+def test_a_long_guess_is_checked_whole():
+    run = generate(TableLM.random(4), [0], Jacobi(100), max_new_tokens=1)
+    assert run.trace.steps[0].tree.size == 100
+
+
 def test_first_guesses():
     def guess(context, **options):
         drafter = Jacobi(**options)

@@ -65,7 +65,8 @@ class Jacobi(DrafterBase):
             raise ValueError(f"the guess must be at least one token long; got m={m}")
         if isinstance(init, str) and init not in ("random", "repeat") or len(init) == 0:
             raise ValueError(f"init must be 'random', 'repeat' or a sequence of token ids; got {init!r}")
-        self.m, self.init = m, init if isinstance(init, str) else tuple(int(i) for i in init)
+        self.m, self.max_nodes = m, m
+        self.init = init if isinstance(init, str) else tuple(int(i) for i in init)
         self.reset([])
 
     def reset(self, context: Sequence[int]) -> None:

@@ -94,7 +94,7 @@ class Lookahead(DrafterBase):
 
     @property
     def max_nodes(self) -> int:
-        """(W + G)(N - 1) - 1, the nodes of a full step: what a run's ``max_nodes`` should allow.
+        """(W + G)(N - 1) - 1, the nodes of a full step, and the budget a run gives by default.
 
         >>> [Lookahead(W=w, N=5).max_nodes + 1 for w in (15, 10, 7)]
         [120, 80, 56]
@@ -176,7 +176,7 @@ class Lookahead(DrafterBase):
         if rows <= self.max_nodes and not self._warned:
             self._warned = True
             warnings.warn(
-                f"W={self.W}, N={self.N}, G={self.G} need max_nodes={self.max_nodes}; the budget of {rows - 1} "
-                f"leaves fewer columns and candidates",
+                f"W={self.W}, N={self.N}, G={self.G} need max_nodes={self.max_nodes}; the budget of "
+                f"{rows - 1} leaves fewer columns and candidates",
                 stacklevel=2,
             )

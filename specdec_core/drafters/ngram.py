@@ -54,7 +54,8 @@ class NGramDictionary(DrafterBase):
                 f"numbers >= 1 and min_n <= max_n are needed; got num_tokens={num_tokens}, max_n={max_n}, "
                 f"min_n={min_n}, branches={branches}, max_keys={max_keys}"
             )
-        self.num_tokens, self.max_n, self.min_n = num_tokens, max_n, min_n
+        self.num_tokens, self.max_nodes = num_tokens, num_tokens
+        self.max_n, self.min_n = max_n, min_n
         self.branches, self.max_keys = branches, max_keys
         self.reset([])
 
