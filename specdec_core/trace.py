@@ -88,8 +88,8 @@ class Trace:
 
     @property
     def hit_rate(self) -> float:
-        """Steps that had a draft / all steps; 0 for an empty trace."""
-        return sum(step.tree.size > 0 for step in self.steps) / len(self.steps) if self.steps else 0.0
+        """Steps that had a candidate to test / all steps; 0 for an empty trace."""
+        return sum(step.tree.candidate.sum() > 1 for step in self.steps) / len(self.steps) if self.steps else 0.0
 
     def acceptance_by_depth(self) -> list[tuple[int, int]]:
         """For depth 1, 2, ...: (steps that accepted a token there, steps that tested one there).
