@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .interface import LanguageModel
 from .methods import BASELINE
+from .rounds import Divergence, Race
 from .tree import DraftTree
-
-if TYPE_CHECKING:
-    from .bench import Race
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Where an answer first differs from the autoregressive one.
-
-    Attributes:
-        position: index of the first token that differs.
-        expected, got: the two tokens there; None where an answer had already ended.
-        logit_gap: the target's largest logit minus its second, after the common tokens; from one prefill of
-            them. Where it is of the size of the dtype's rounding, two correct programs may differ.
-    """
-
-    method: str
-    question: str
-    task: str
-    turn: int
-    position: int
-    expected: int | None
-    got: int | None
-    logit_gap: float
 
 
 def divergences(race: Race, lm: LanguageModel) -> list[Divergence]:

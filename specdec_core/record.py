@@ -6,16 +6,14 @@ It is meant to be published, so it names no host and no user: the home folder is
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .results import DEFINITIONS, details, rows
+from .rounds import Race
 from .trace import Trace
-
-if TYPE_CHECKING:
-    from .bench import Race
 
 FORMAT = 1
 STEP = ("context_length", "tokens", "drafted", "parents", "scratch", "accepted", "tested", "microseconds")
@@ -74,8 +72,6 @@ def make(
         `rows` and `details` are described by `definitions`; `traces` holds every answer in the order in which
         they ran, with the fields of a step named by `step_fields`.
     """
-    from .results import DEFINITIONS, details, rows
-
     return {
         "format": FORMAT,
         "date": date.astimezone().isoformat(timespec="seconds"),
@@ -138,13 +134,3 @@ def home_hidden(text: str) -> str:
     """
     home = str(Path.home())
     return text.replace(home, "~") if len(home) > 1 else text
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: under another name first, then renamed."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .methods import BASELINE
+from .rounds import Answer, Race, Round
 from .trace import PHASES
-
-if TYPE_CHECKING:
-    from .bench import Answer, Race, Round
 
 ALL = "all"
 

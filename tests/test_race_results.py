@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_core import machine, methods, record, results, tables
-from specdec_core.bench import Answer, Race, Round
-from specdec_core.divergence import Divergence
+from specdec_core import files, machine, methods, results, tables
+from specdec_core.rounds import Answer, Divergence, Race, Round
 
 # The figures, by hand
 
@@ -117,7 +116,7 @@ def test_the_table_says_what_differs_and_where_first():
 
 def test_write_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
     path = tmp_path / "race.json"
-    record.write(path, "old")
+    files.write(path, "old")
 
     def full(self, data):
         Path(self).open("wb").close()
@@ -125,7 +124,7 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError):
-        record.write(path, "new")
+        files.write(path, "new")
     assert [file.name for file in tmp_path.iterdir()] == ["race.json"]
     assert path.read_text() == "old"
 

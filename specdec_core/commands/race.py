@@ -193,6 +193,7 @@ def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int
     """Write the results, print the table, and return the exit status."""
     from .. import record, tables
     from ..bench import BenchError
+    from ..files import write
     from ..viz.race import caption, images, title
 
     table = tables.cells(content["rows"], content["details"])
@@ -200,11 +201,11 @@ def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int
     files: dict[Path, str | bytes] = {json_file or folder / "race.json": record.to_text(content) + "\n"}
     try:
         # The record first: should anything below fail, the measurements are safe.
-        record.write(*next(iter(files.items())))
+        write(*next(iter(files.items())))
         files |= {folder / "race.md": document}
         files |= {folder / f"race.{suffix}": image for suffix, image in images(content).items()}
         for path, data in files.items():
-            record.write(path, data)
+            write(path, data)
     except OSError as error:
         raise BenchError(
             f"the results could not be written ({error}). Make room, or choose --out."
