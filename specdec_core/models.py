@@ -139,9 +139,10 @@ def _from_pretrained(source: str | Path, dtype: torch.dtype, attn: str, **option
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    model, info = AutoModelForCausalLM.from_pretrained(
-        source, dtype=dtype, attn_implementation=attn, output_loading_info=True, **options
-    )
+    with _read_not_mapped():
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, attn_implementation=attn, output_loading_info=True, **options
+        )
     if missing := sorted(info["missing_keys"]):
         # transformers would fill them with random numbers, and warn
         some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -171,6 +172,27 @@ def _no_bars() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def _read_not_mapped() -> Iterator[None]:
+    """Let transformers read weights tensor by tensor; a file mapped into memory stays there whole.
+
+    Conversion to another dtype, or packing, would then hold the weights twice. Versions of transformers that
+    do not choose how safetensors opens a file are left as they are.
+    """
+    from transformers import modeling_utils
+
+    mapping = modeling_utils.safe_open
+
+    def reading(*args: Any, **options: Any) -> Any:
+        return mapping(*args, **options | ({"backend": "pread"} if "backend" in options else {}))
+
+    modeling_utils.safe_open = reading
+    try:
+        yield
+    finally:
+        modeling_utils.safe_open = mapping
 
 
 @contextmanager

@@ -6,6 +6,9 @@ same. Every formula is transformers' own, with query/key/value projections as on
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from contextlib import suppress
 from typing import Callable
 
 import torch
@@ -132,3 +135,7 @@ def _empty(module: torch.nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, torch.nn.Linear):
             part.weight = torch.nn.Parameter(torch.empty(0, dtype=part.weight.dtype), requires_grad=False)
+    if sys.platform == "linux":
+        # glibc keeps freed memory for the thread that allocated it, and transformers loads in several threads.
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
