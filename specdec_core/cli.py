@@ -18,6 +18,7 @@ from .errors import SpecdecError
 # name: (module of `specdec_core.commands`, what it does)
 COMMANDS = {
     "model": ("model", "fetch, check and describe the default model"),
+    "datastore": ("datastore", "build, describe and search the datastores that REST retrieves from"),
     "race": ("race", "measure methods on tasks; leave a table, a figure and a record"),
     "generate": ("generate", "stream one answer with the accepted draft tokens marked"),
 }

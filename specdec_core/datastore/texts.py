@@ -1,0 +1,160 @@
+"""What a datastore is built from: the Python code found on every machine, conversations, files of yours.
+
+Files come in an order that is fixed and yet mixed (by the hash of their path), so that a store cut off at any
+number of tokens is a fair sample of the whole. Texts that occur twice, such as vendored copies of a package,
+are taken once: copies would count as frequency.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .files import DatastoreError
+
+_BATCH = 1 << 22  # characters handed to the tokenizer at a time
+
+
+def code_files() -> list[Path]:
+    """The .py files of the Python standard library and of the installed packages, this one left out.
+
+    This package is left out so that its own source can serve as text that the store has not seen.
+    """
+    standard = Path(sysconfig.get_paths()["stdlib"])
+    installed = {Path(sysconfig.get_paths()[key]) for key in ("purelib", "platlib")}
+    files: list[tuple[Path, Path]] = [
+        (path, standard)
+        for path in standard.rglob("*.py")
+        if not {"site-packages", "dist-packages"} & set(path.relative_to(standard).parts)
+    ]
+    for root in sorted(installed):
+        files += [
+            (path, root) for path in root.rglob("*.py") if path.relative_to(root).parts[0] != "specdec_core"
+        ]
+    return [path for path, root in sorted(files, key=lambda item: _mixed(item[0].relative_to(item[1])))]
+
+
+def files_under(paths: Iterable[str | Path]) -> list[Path]:
+    """The given files, and all files in the given folders whose path has no hidden part.
+
+    Raises:
+        DatastoreError: a path that does not exist.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_file():
+            found.append(path)
+        elif path.is_dir():
+            inside = [
+                file
+                for file in path.rglob("*")
+                if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            ]
+            found += sorted(inside, key=lambda file: _mixed(file.relative_to(path)))
+        else:
+            raise DatastoreError(
+                f"{path} is neither a file nor a folder; expected texts to build a datastore from."
+            )
+    return found
+
+
+def read_texts(files: Iterable[Path]) -> Iterator[str | list[int]]:
+    """The content of each file, one document a file and one a line of a ``.jsonl``; each text once.
+
+    Files that are not UTF-8 text are left out; lines of a ``.jsonl`` are read by `read_lines`.
+    """
+    seen: set[bytes] = set()
+    for path in files:
+        if path.suffix == ".jsonl":
+            yield from read_lines(path)
+            continue
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            continue  # a broken link, or a file that went away since it was listed
+        digest = hashlib.sha256(raw).digest()
+        if digest in seen or b"\0" in raw:
+            continue
+        seen.add(digest)
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def read_lines(path: str | Path) -> Iterator[str | list[int]]:
+    """The documents of a JSON Lines file: a string, a list of ids, or an object with ``text`` or ``ids``.
+
+    Raises:
+        DatastoreError: the file cannot be read, or a line is none of these; the message names file and line.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "chat.jsonl")
+    >>> _ = Path(path).write_text('{"text": "Hello."}\\n[5, 6]\\n')
+    >>> list(read_lines(path))
+    ['Hello.', [5, 6]]
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _document(line, f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatastoreError(f"{path} cannot be read ({error}); expected JSON Lines in UTF-8.") from error
+
+
+def _document(line: str, where: str) -> str | list[int]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise DatastoreError(f"{where}: no JSON ({error}).") from error
+    if isinstance(value, dict):
+        value = value.get("text", value.get("ids"))
+    is_ids = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
+    if not (isinstance(value, str) or is_ids):
+        raise DatastoreError(
+            f'{where}: expected a string, a list of token ids, or an object with "text" or "ids"; '
+            f"got {line[:80]!r}."
+        )
+    return value
+
+
+def tokenized(texts: Iterable[str | list[int]], tokenizer: Any) -> Iterator[Sequence[int]]:
+    """Token ids of each text, no special tokens added; ids pass as they are. Order is kept.
+
+    Texts go to the tokenizer in batches of a few million characters, which it spreads over the cores.
+    """
+    encode = _encoder(tokenizer)
+    batch: list[str | list[int]] = []
+    held = 0
+    for text in texts:
+        batch.append(text)
+        held += len(text)
+        if held >= _BATCH:
+            yield from encode(batch)
+            batch, held = [], 0
+    yield from encode(batch)
+
+
+def _encoder(tokenizer: Any):
+    fast = getattr(tokenizer, "backend_tokenizer", None)
+
+    def encode(batch: list[str | list[int]]) -> list[Sequence[int]]:
+        texts = [text for text in batch if isinstance(text, str)]
+        if fast is not None:  # without the masks and offsets that calling the tokenizer would make
+            coded = iter([np.asarray(e.ids) for e in fast.encode_batch_fast(texts, add_special_tokens=False)])
+        else:
+            coded = iter([tokenizer.encode(text, add_special_tokens=False) for text in texts])
+        return [next(coded) if isinstance(text, str) else text for text in batch]
+
+    return encode
+
+
+def _mixed(path: Path) -> bytes:
+    return hashlib.sha256(path.as_posix().encode()).digest()
