@@ -1,0 +1,513 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 00 · Start here
+#
+# > **The question of this chapter.** A language model writes one token per pass. Why can it *check* eight guessed
+# > tokens in little more time than it needs to write one, and where does that stop?
+#
+# **Afterwards you can**
+#
+# - race ordinary decoding against a speculative method, and read both scoreboards: passes and seconds;
+# - say what one token costs, without a key-value cache and with one;
+# - measure how the time of a pass grows with the tokens in it, and explain the curve with two numbers of your machine;
+# - tell from that curve, before any race, how good a draft has to be.
+#
+# **Taken for granted:** some Python, and a rough idea of what a language model does: tokens go in, a score for
+# each possible next token comes out. No probability theory yet, and no GPU.
+#
+# **Time:** 25 minutes of reading. The cells take about two minutes on two CPU cores; run them in order, with nothing
+# else going on, because half of them use a stopwatch.
+
+# %% [markdown]
+# ## Set up
+#
+# The first cell of every chapter is this one. Where the package is installed, as after `make lab` or on Binder, it
+# does nothing. In a bare Python, or on Colab, it installs the package from a checkout of the repository, and pip
+# adds only what is missing.
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %% [markdown]
+# Now a model. The default is SmolLM2-135M-Instruct: small enough for a laptop, fetched once (93 MB) and kept. `load` takes a
+# GPU if there is one, and 16-bit numbers if the hardware computes with them; it says what it chose.
+
+# %%
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.viz import style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# With 135 million parameters it often writes nonsense. That does not matter here: the methods of this book promise
+# to return *what the model would have written anyway*, only sooner. Good or bad, the text is the model's own.
+#
+# ## One race in one minute
+#
+# **Autoregressive decoding** is the ordinary way. One pass of the model, a *forward*, reads the text so far and
+# scores every possible next token; the best is appended, and the next forward begins. Fifty tokens take fifty
+# forwards, one after the other.
+#
+# **Speculative decoding** puts a cheap guess in front. Somebody, the *draft*, proposes the next few tokens. The model,
+# now called the *target*, takes all of them into one forward, which scores each position at once. We keep the
+# proposed tokens for as long as each is what the target would have written, and at the first that is not, we take
+# the target's own token instead. So a forward yields at least one token, as before, and at best all the proposed ones
+# and one more.
+#
+# Who proposes? Nearly every chapter of this book answers that differently. The simplest answer is **prompt
+# lookup**: find the last few tokens somewhere earlier in the text, and propose what followed them there. It needs no
+# second model and no training.
+#
+# We race the two on two requests: one asks for a small change in a function and for the whole function back, the
+# other for the opening of a novel. They were picked because they show the two ways this can end.
+
+# %%
+from specdec_core.workloads import encode, own
+
+questions = {question.id: question for question in own(["edit_code", "write"])}
+tasks = {"edit code": questions["edit_code-03"], "write": questions["write-04"]}
+prompts = {task: encode(question.turns[0], tokenizer) for task, question in tasks.items()}
+for task, question in tasks.items():
+    print(f"{task}: {len(prompts[task])} tokens\n    {question.turns[0].splitlines()[0]}\n")
+
+# %% [markdown]
+# Both methods go through the same loop, `generate`; autoregression is the method whose draft is always empty. They
+# take turns, three times over, so that a busy moment of the machine hits both.
+
+# %%
+from specdec_core.drafters import NullDrafter, PromptLookup
+from specdec_core.engine import generate
+from specdec_core.stopping import Stop
+
+LENGTH, REPEATS = 96, 3
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+runs = {(task, drafter): [] for task in tasks for drafter in (NullDrafter, PromptLookup)}
+for prompt in prompts.values():  # once without the stopwatch: first calls are slow
+    generate(lm, prompt, PromptLookup(), max_new_tokens=8)
+for _ in range(REPEATS):
+    for (task, drafter), answers in runs.items():
+        answers.append(generate(lm, prompts[task], drafter(), max_new_tokens=LENGTH, stop=stop))
+
+# %% [markdown]
+# There are two scoreboards. The first counts **steps**: $\tau$, the tokens that a forward of the target yields on average.
+# Autoregression has $\tau = 1$; a method with drafts cannot have less. The second is the **clock**: tokens a second,
+# and how many times faster than autoregression that is. (The time to read the prompt is the same for both and is
+# left out. Of the three repeats the table gives the middle one, and in brackets the slowest and the fastest.)
+
+# %%
+from statistics import median
+
+from IPython.display import Markdown, display
+from specdec_core.tables import markdown
+
+
+def pace(answer):
+    """Tokens a second."""
+    return len(answer.tokens) / answer.trace.decode_seconds
+
+
+rows, faster = [], {}
+for (task, drafter), answers in runs.items():
+    ratios = [pace(answer) / pace(plain) for answer, plain in zip(answers, runs[task, NullDrafter])]
+    faster[task, drafter] = ratios
+    trace, spread = answers[0].trace, f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    speed = f"{median(pace(answer) for answer in answers):.1f}"
+    rows.append([task, drafter.name, str(trace.target_calls), f"{trace.tokens_per_call:.2f}", speed, spread])
+columns = ["task", "method", "forwards", "τ, tokens a forward", "tokens a second", "times faster"]
+display(Markdown(markdown(rows, columns)))
+
+# %%
+import matplotlib.pyplot as plt
+from specdec_core.viz import figures
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.2), sharey=True)
+for row, (task, drafter) in enumerate(runs):
+    look, name = style.bar(style.index(drafter.name)), f"{task}\n{drafter.name.replace('_', ' ')}"
+    taus = [answer.trace.tokens_per_call for answer in runs[task, drafter]]
+    left.barh(name, taus[0], height=0.6, **look)
+    right.barh(name, median(faster[task, drafter]), height=0.6, **look)
+    right.plot(faster[task, drafter], [row] * REPEATS, "D", color="white", markeredgecolor="black", markersize=5)
+for axes, title in ((left, "Steps: tokens a forward, τ"), (right, "Clock: times faster")):
+    axes.axvline(1, color="black", linestyle="--", linewidth=1)
+    axes.set_title(title)
+    axes.grid(axis="y", visible=False)
+left.invert_yaxis()
+alt = "Bars for two tasks and two methods. Left, tokens a forward; right, speed relative to autoregressive decoding."
+figures.save(fig, "00-race", alt=alt, model=loaded)
+
+# %% [markdown]
+# *Dashed: autoregression. Diamonds: the single repeats.* Do the scoreboards agree?
+
+# %%
+for task in tasks:
+    tau = runs[task, PromptLookup][0].trace.tokens_per_call
+    gain = median(faster[task, PromptLookup])
+    if tau > 1.05 and gain < 0.98:
+        verdict = "Fewer forwards, and yet more time: the scoreboards disagree, and the clock is right."
+    elif gain < 0.98:
+        verdict = "Nothing gained in steps, something lost on the clock: drafts that fail are not free."
+    elif gain < 0.9 * tau:
+        verdict = "Both say it won, but the clock by less: a forward that checks a draft takes longer."
+    else:
+        verdict = "Both say it won, by about the same factor."
+    print(f"{task}: {tau:.2f} tokens a forward, {gain:.2f} times as fast.\n    {verdict}\n")
+
+# %% [markdown]
+# The whole chapter is about the gap between these two numbers. But first look at the winner at work. Each step is one forward.
+# A marked token was drafted and accepted; the others are the target's own. Move the slider (on a page without a kernel
+# you see the whole run instead).
+
+# %%
+from specdec_core.viz.replay import replay
+
+replay(runs["edit code", PromptLookup][0].trace, tokenizer)
+
+# %% [markdown]
+# Long marked stretches are code that the model copied from the request; a stretch ends where it departs from it.
+# And here is the loser:
+
+# %%
+replay(runs["write", PromptLookup][0].trace, tokenizer)
+
+# %% [markdown]
+# ## Is it the same text?
+#
+# It must be, or the race means nothing. With exact arithmetic it always is: a drafted token is kept only if the
+# target would have written it. Computers round, though, and the rounding of a forward can depend on how many tokens are
+# in it. Once in a while two candidates are so close that this tips the choice, and from there the texts differ.
+
+# %%
+for task in tasks:
+    plain, drafted = (runs[task, drafter][0].tokens for drafter in (NullDrafter, PromptLookup))
+    same = sum(a == b for a, b in zip(plain, drafted)) if plain == drafted else next(
+        (i for i, (a, b) in enumerate(zip(plain, drafted)) if a != b), min(len(plain), len(drafted)))
+    print(f"{task}: " + ("all tokens the same" if plain == drafted else f"the same up to token {same}, then a near tie"))
+
+# %% [markdown]
+# If that bothers you, ask for `numerics="invariant"`. Every forward is then padded to one width, and each token is computed with
+# the same roundings whatever else was drafted. It is slower, and it turns "the same up to rounding" into "the same":
+
+# %%
+# NBVAL_CHECK_OUTPUT
+exact = CachedLM(loaded.model, numerics="invariant")
+for task, prompt in prompts.items():
+    plain = generate(exact, prompt, NullDrafter(), max_new_tokens=48, stop=stop)
+    drafted = generate(exact, prompt, PromptLookup(), max_new_tokens=48, stop=stop)
+    print(f"{task}: identical {plain.tokens == drafted.tokens}")
+
+# %% [markdown]
+# Chapter 12 takes this apart. Until then, read "lossless" as "the same law, up to rounding".
+
+# %% [markdown]
+# ## What one token costs
+#
+# ### Without a cache
+#
+# The loop one writes first is this one: hand the whole text to the model, take the last row of scores, append, repeat.
+
+# %%
+import torch
+
+ids = torch.tensor([prompts["write"]], device=loaded.device)  # (1, L)
+with torch.no_grad():
+    for _ in range(4):
+        logits = loaded.model(ids, use_cache=False, logits_to_keep=1).logits  # (1, 1, V)
+        ids = torch.cat([ids, logits.argmax(-1)], dim=1)  # (1, L + 1)
+print(repr(tokenizer.decode(ids[0, -4:])))
+
+# %% [markdown]
+# The $n$-th token makes the model read $n$ tokens, nearly all of which it has read before. If reading $n$ tokens takes a
+# time proportional to $n$, then writing $m$ tokens takes $1 + 2 + \dots + m \approx m^2/2$ times as long as reading one.
+#
+# ### With a cache
+#
+# What the model computes *at* a position depends only on that position and those before it, so it need not be
+# computed twice. What later positions ask of it, a *key* and a *value* vector per layer, is kept: the **KV cache**. Then a forward reads
+# one new token, and only attention looks back, over stored vectors.
+
+# %%
+from specdec_core.costs import measure, measure_uncached
+
+lengths = (32, 64, 128, 256, 512)
+whole = measure_uncached(loaded.model, lengths, repeats=3)
+cached = [measure(lm, widths=[1], context=length, repeats=9).t(1) for length in lengths]
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+axes.plot(lengths, [1e3 * t for t in whole.median], label="without a cache: read everything again", **style.line(2))
+axes.plot(lengths, [1e3 * t for t in cached], label="with a cache: read one new token", **style.line(1))
+axes.set_xscale("log", base=2)
+axes.set_xticks(lengths, lengths)
+axes.set_ylim(bottom=0)
+axes.set_xlabel("tokens of context")
+axes.set_ylabel("milliseconds for the next token")
+axes.legend()
+alt = "Time for the next token against context length: rising without a key-value cache, nearly flat with one."
+figures.save(fig, "00-kv-cache", alt=alt, model=loaded)
+
+# %%
+for length, new in zip(lengths, cached):
+    old = whole.t(length)
+    print(f"{length:4} tokens of context: {1e3 * old:7.1f} ms without, {1e3 * new:5.1f} ms with: {old / new:4.1f} times")
+
+# %% [markdown]
+# Look at the curve without a cache from the other side. Each of its points is *one* forward over many tokens, and it is
+# far cheaper than so many forwards over one token each:
+
+# %%
+length = lengths[-1]
+share = whole.t(length) / (length * cached[-1])
+print(f"one forward over {length} tokens:    {1e3 * whole.t(length):8.0f} ms")
+print(f"{length} forwards over one token each: {1e3 * length * cached[-1]:6.0f} ms, so the one takes {share:.0%} of it")
+
+# %% [markdown]
+# Tokens that are *known* are cheap to read together. Tokens that are yet to be written are not known; that is what a draft is for.
+#
+# ## t(q): the time of a forward with q tokens in it
+#
+# Let $t(q)$ be the time of one forward with $q$ new tokens, its *rows*, after a context that is already cached. Writing a token takes
+# $t(1)$. Checking a draft of $\gamma$ tokens takes $t(\gamma + 1)$, because the last token of the text has to go in as well.
+#
+# **What to expect.** A forward does two things with each weight of the model. It *reads* it from memory, once, however many rows
+# there are. And it *computes* with it: one multiplication and one addition for each row. With $P$ weights of $b$ bytes, a memory that
+# delivers $B$ bytes a second, and a processor that does $F$ operations a second,
+#
+# $$t(q) \;\ge\; \max\Big(\underbrace{\frac{bP}{B}}_{\text{reading}},\;\underbrace{\frac{2Pq}{F}}_{\text{computing}}\Big),
+# \qquad\text{the two being equal at}\quad q^* = \frac{b}{2}\cdot\frac{F}{B}.$$
+#
+# For $q < q^*$ the forward waits for the memory (it is *memory-bound*) and more rows cost nothing; beyond $q^*$ it is *compute-bound*
+# and each row costs its share. Note what has dropped out of $q^*$: the size of the model.
+#
+# **By hand.** Take $P$ = 135 million weights of $b$ = 2 bytes, $B$ = 20 GB/s and $F$ = 200 GFLOP/s. Reading takes
+# 0.27 GB / 20 GB/s = 13.5 ms. One row computes 0.27 GFLOP, which takes 1.35 ms. So ten rows are free, $q^* = 10$, and
+# forty take 54 ms. The same numbers from the package:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.costs import ridge, roofline
+
+example = {"bandwidth": 20e9, "flops": 200e9}
+print("corner at q =", ridge(2, **example))
+for q in (1, 10, 40):
+    print(f"q = {q:2}: at least {1e3 * roofline(q, 2 * 135e6, 135e6, **example):.1f} ms")
+
+# %% [markdown]
+# **Your machine.** Two short measurements give $B$ and $F$: adding up an array far larger than the processor's own caches, and
+# multiplying two square matrices in the model's number format.
+
+# %%
+from time import perf_counter
+
+
+def seconds(job, repeats=5):
+    """The best of several runs; reading the result makes a GPU finish first."""
+    times = []
+    for _ in range(repeats + 1):
+        start = perf_counter()
+        job().flatten()[0].item()
+        times.append(perf_counter() - start)
+    return min(times[1:])
+
+
+size = 8192 if loaded.device.type == "cuda" else 1536
+array = torch.ones(64 << 20, device=loaded.device)  # 256 MB
+matrix = torch.ones(size, size, device=loaded.device, dtype=loaded.dtype)
+B = array.nbytes / seconds(array.sum)
+F = 2 * size**3 / seconds(lambda: matrix @ matrix)
+del array, matrix
+
+# %%
+embedding, head = loaded.model.get_input_embeddings().weight, loaded.model.get_output_embeddings().weight
+P = sum(weight.numel() for weight in loaded.model.parameters())
+if embedding is not head:
+    P -= embedding.numel()  # of a separate input table a forward reads only its rows
+b = head.element_size()
+corner = ridge(b, bandwidth=B, flops=F)
+print(f"P = {P / 1e6:.0f} million weights of b = {b} bytes; B = {B / 1e9:.1f} GB/s; F = {F / 1e9:.0f} GFLOP/s")
+print(f"reading: {1e3 * b * P / B:.2f} ms a forward; computing: {1e3 * 2 * P / F:.2f} ms a row; corner at q = {corner:.1f}")
+
+# %% [markdown]
+# **And t(q) itself**, for $q$ = 1 to 128. The widths take turns, as the methods did.
+
+# %%
+from specdec_core.viz import forward_cost
+
+costs = measure(lm, widths=(1, 2, 4, 8, 16, 32, 64, 128), context=256, repeats=7)
+fig = forward_cost.draw(costs, floor=lambda q: roofline(q, b * P, P, B, F))
+alt = "Time of a forward against its number of rows: flat at first, then rising in proportion; the roofline lies below."
+figures.save(fig, "00-forward-cost", alt=alt, model=loaded)
+
+# %% [markdown]
+# Each line says something. The dotted one is what the same $q$ tokens would take one by one; the distance from the curve up to it is
+# all that speculation can ever win. The dash-dotted one is the floor just derived. In numbers:
+
+# %%
+cheap = max(q for q in costs.widths if costs.break_even(q) <= 1.5)
+last = costs.widths[-2:]
+slope = (costs.t(last[1]) - costs.t(last[0])) / (last[1] - last[0])
+print(f"2 rows cost {costs.break_even(2):.2f} times as much as 1, 8 rows {costs.break_even(8):.2f} times,", end=" ")
+print(f"{costs.widths[-1]} rows {costs.break_even(costs.widths[-1]):.1f} times.")
+print(f"Nearly free (at most half a forward extra): up to q = {cheap} of the widths measured.")
+print(f"At the right end each further row costs {slope / costs.t(1):.2f} of t(1), and computing alone explains", end=" ")
+print(f"{2 * P / F / slope:.0%} of that.")
+floor = roofline(1, b * P, P, B, F)
+print(f"At the left end the floor explains {floor / costs.t(1):.0%} of t(1).")
+
+# %% [markdown]
+# What the floor does not explain is what it left out: attention over the cache, hundreds of small operations that each have to be
+# started, and matrix kernels that do not reach the speed of a large square product. A floor is a floor: it says what cannot be beaten.
+# On some machines even two rows cost visibly more than one, because the library switches to another kernel there.
+#
+# So checking is nearly free **as long as the machine would otherwise wait for its memory**. A data-center GPU has hundreds of operations to
+# spare per byte; a laptop may have ten. And other requests can use them too: a server that decodes many requests in one forward has put their rows
+# where our drafts would have gone.
+#
+# ## What a draft has to earn
+#
+# A forward with a draft costs $t(q)/t(1)$ ordinary forwards, so it pays if it yields more tokens than that. At worst it yields one: then we
+# have lost $t(q) - t(1)$. At best it yields $q$. If each drafted token is accepted with the same probability $\alpha$, it yields
+# $1 + \alpha + \dots + \alpha^{q-1}$ on average (chapter 02 derives that), which gives the $\alpha$ at which nothing is won or lost.
+
+# %%
+forward_cost.slider(costs)
+
+# %% [markdown]
+# Move $q$ to the right and watch two numbers pull in opposite directions: the time a token falls if all is accepted, while what must be
+# accepted to break even first falls and then rises again. A long draft is a bet with a high stake.
+#
+# Now the gap between the two scoreboards can be *computed*. A run is a list of steps, each with its number of rows $q_i$ and of tokens $n_i$. If t(q) is the
+# whole story, the speedup is
+#
+# $$\frac{\sum_i n_i \; t(1)}{\sum_i t(q_i)}.$$
+
+# %%
+for task in tasks:
+    trace = runs[task, PromptLookup][0].trace
+    predicted = trace.emitted * costs.t(1) / sum(costs.t(len(step.tree.tokens)) for step in trace.steps)
+    drafted = [step.tree.size for step in trace.steps if step.tree.size]
+    print(f"{task}: {len(drafted)} of {trace.target_calls} steps had a draft,", end=" ")
+    print(f"{trace.accepted} of {trace.drafted} drafted tokens were accepted.")
+    print(f"    predicted from t(q): {predicted:.2f} times as fast; measured: {median(faster[task, PromptLookup]):.2f}\n")
+
+# %% [markdown]
+# What is left between predicted and measured is what t(q) does not hold: the lookup itself, and a machine that was not equally quiet
+# in both measurements. Chapter 10 makes this a model of every method in the book.
+#
+# ## A win that is worth nothing
+#
+# One warning before you race on your own. The title of this section is about the following: the prompts that ask for free writing, all of them, with prompt lookup.
+# Beside τ stands a property of the *text*: the share of its four-token sequences that had occurred in it before.
+
+# %%
+def repeated(tokens, n=4):
+    """Share of the n-grams that occurred earlier in the same text."""
+    grams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return 1 - len(set(grams)) / len(grams)
+
+
+free = {}
+for question in own("write"):
+    answer = generate(lm, encode(question.turns[0], tokenizer), PromptLookup(), max_new_tokens=LENGTH, stop=stop)
+    free[question.id] = answer
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+for name, answer in free.items():
+    x, y = repeated(answer.tokens), answer.trace.tokens_per_call
+    axes.plot(x, y, linestyle="none", color="#0072B2", marker="o")
+    axes.annotate(name.removeprefix("write-"), (x, y), (6, 3), textcoords="offset points", fontsize=8)
+axes.axhline(1, color="black", linestyle="--", linewidth=1)
+axes.set(xlabel="share of repeated 4-grams in the answer", ylabel="τ, tokens a forward", xlim=(-0.03, 1))
+alt = "Tokens a forward against the share of repeated 4-grams, one point a free-writing prompt: they rise together."
+figures.save(fig, "00-loops", alt=alt, model=loaded)
+
+# %%
+worst = max(free, key=lambda name: repeated(free[name].tokens))
+print(f"{worst}, τ = {free[worst].trace.tokens_per_call:.2f}; the end of the answer:\n\n…{free[worst].text[-230:]}")
+
+# %% [markdown]
+# A small model that always takes its best token falls into loops. Prompt lookup is excellent at predicting a loop, and the table reports a triumph.
+# Nothing is wrong with the method, the text is still the model's own, but the number says nothing about free writing. **Read what was
+# written before you believe a speedup.**
+
+# %%
+rates = [answer.trace.acceptance_rate for answer in free.values()]
+inside = sum(0.2 <= rate <= 0.4 for rate in rates)
+holds = inside > len(rates) / 2
+display(Markdown(
+    "> **The notes say …** that on free writing a drafted token is accepted with probability 0.2 to 0.4 (their chapter on "
+    "model-free methods, section 8). "
+    f"In this run {inside} of {len(rates)} prompts lie in that range; the acceptance rates go from {min(rates):.2f} to {max(rates):.2f}. "
+    + ("The range describes most of them. " if holds else "As a statement about a task it does not survive: ")
+    + "what decides is whether the text repeats itself, and with this model, decoded greedily, free writing often does. "
+    "Chapter 10 measures it method by method and task by task."
+))
+
+# %% [markdown]
+# ## Where to run this book
+#
+# | where | how | what to expect |
+# |:--|:--|:--|
+# | a laptop or a server | in a checkout: `make lab`; Python 3.10 or newer, git and make | the numbers are those of your own machine |
+# | without make, or on Windows | `conda env create -f environment.yml`, `conda activate specdec`, `jupyter lab chapters` | as above |
+# | Binder | open the repository there; it builds `environment.yml` and fetches the model | one or two slow, shared cores: the shapes hold, the times jump about |
+# | Colab | open a chapter, add a cell `!git clone ADDRESS` with the repository's address above the first one | *Runtime, Change runtime type* gives a GPU, which `load` then takes |
+# | a GPU of your own | install the build of torch for it; nothing else changes | `load("default")` takes it; `load("org/model")` gives it a model worth its memory |
+#
+# Every chapter begins with the same set-up cell, draws its figures from the run you just made, and writes the machine under each of them.
+# On the command line, `specdec race` runs this chapter's race over all tasks, and `specdec costs` measures $t(q)$.
+#
+# ## Pitfalls
+#
+# - **τ is not speed.** It cannot fall below 1; the clock can. Report both.
+# - **A forward's time is not its arithmetic.** Counting operations alone, checking eight tokens would cost eight times as much as writing one.
+# - **t(q) belongs to a machine, a model, a number format and a batch size.** Measure it where you decode.
+# - **Compare with the same loop.** A baseline from another program measures two programs.
+# - **Interleave.** Two methods measured one after the other also measure what the machine did meanwhile.
+# - **Read the text.** Loops look like speed.
+#
+# ## Summary
+#
+# - Speculative decoding guesses several tokens and lets the target check all of them in one forward; a forward yields τ ≥ 1 tokens.
+# - A KV cache makes a token cost $t(1)$ instead of a forward over the whole text.
+# - $t(q) \ge \max(bP/B,\ 2Pq/F)$: nearly flat while memory is the bottleneck, proportional to $q$ beyond $q^* = bF/2B$.
+# - A draft with $q$ rows pays if it yields more than $t(q)/t(1)$ tokens.
+# - On text that copies, even the simplest draft wins; on text that does not, it can cost more than it brings.
+#
+# ## Further reading
+#
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192)
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318)
+# - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
+# - S. Williams, A. Waterman, D. Patterson, *Roofline: An Insightful Visual Performance Model for Multicore Architectures*, Communications of the ACM 52(4), 2009
+# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
+# - L. Ben Allal and others, *SmolLM2: When Smol Goes Big*, 2025, [arXiv:2502.02737](https://arxiv.org/abs/2502.02737)
+#
+# ---
+# **Next:** [01 · Rejection sampling](01_rejection_sampling.ipynb): what "lossless" means when tokens are drawn at random.

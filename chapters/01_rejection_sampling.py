@@ -1,0 +1,1007 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 01 · Rejection sampling
+#
+# > **The question of this chapter.** A draft token was drawn from the wrong law. How can we keep it most of the time, and still
+# > emit exactly what the target would have emitted?
+#
+# **Afterwards you can**
+#
+# - state the accept rule, and derive the law of the correction both ways: backwards from the goal, forwards as in the paper;
+# - compute the law of what a decoder emits *exactly*, so that "lossless" is a number, and read off what each classic mistake costs;
+# - say which law is compared with which once temperature, top-k and top-p are in play, and what becomes of it all at $T = 0$;
+# - choose the rule that belongs to a draft: drawn, fixed, or several siblings at once;
+# - say what an API must return before a draft can be checked through it.
+#
+# **Taken for granted:** chapter 00, and probabilities that add up to one. Nothing about rejection sampling.
+#
+# **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores. Until the last two sections no model takes part.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import Markdown, display
+from specdec_core.tables import markdown
+from specdec_core.viz import figures, style
+
+style.use()
+
+# %% [markdown]
+# ## Two laws over the same words
+#
+# In chapter 00 the target took its best token each time, and checking was simple: is the drafted token the best one? Mostly, though,
+# a model does not take its best token. It *draws* one from a law $p$, a probability $p(x)$ for each token $x$. Then there is no right token to compare with.
+#
+# The draft has a law of its own, $q$, and has drawn a token from it. In this chapter the vocabulary has four words, so that everything can be
+# done by hand:
+#
+# | | cat | dog | fish | owl |
+# |:--|:--|:--|:--|:--|
+# | $p$, target | 5/10 | 3/10 | 1/10 | 1/10 |
+# | $q$, draft | 2/10 | 2/10 | 2/10 | 4/10 |
+#
+# Two simple ideas fail in opposite ways. *Keep every draft:* then we emit the draft's law $q$, which is not what we were asked for. *Draw a token from $p$ and keep the
+# draft if it is the same:* what we emit is right, since it is the draw from $p$ either way. But a draft is kept
+# only with probability $\sum_x p(x)\,q(x)$, here 0.22, and even a perfect draft, $q = p$, would be thrown away most of the time.
+#
+# ## How much can be kept?
+#
+# Suppose we keep a draft $x$ with probability $a(x)$. The token $x$ is then drafted *and* kept with probability $q(x)\,a(x)$. If in the end we are to emit $x$ with
+# probability $p(x)$, that must not be too much already:
+#
+# $$q(x)\,a(x) \le p(x) \quad\text{and}\quad a(x) \le 1, \qquad\text{so}\qquad a(x) \le \min\Big(1, \frac{p(x)}{q(x)}\Big).$$
+#
+# The **accept rule** of speculative sampling takes all that is allowed: $a(x) = \min(1, p(x)/q(x))$. A token that the target likes at least as
+# well as the draft did is always kept. One that the draft drew too often is kept in proportion. What is kept of $x$ is
+# $q(x)\,a(x) = \min(q(x), p(x))$, and in total
+#
+# $$\beta = \sum_x \min\big(p(x), q(x)\big),$$
+#
+# the probability that a draft is accepted. No rule that emits $p$ keeps more. For our words $\beta = (2 + 2 + 1 + 1)/10 = 6/10$.
+#
+# ## The residual, backwards
+#
+# With probability $1 - \beta$ the draft is rejected, and we draw a **correction** from another law, $r$. Which? Do not guess; demand that the
+# result be right and solve for it. (Assume that $r$ need not know which token was rejected. A solution will show that it need not.)
+#
+# A token $y$ can be emitted in two ways. It was drafted and accepted, with probability $\min(q(y), p(y))$. Or some $x$ was drafted and
+# rejected, and then $y$ was drawn from $r$:
+#
+# $$\sum_x q(x)\big(1 - a(x)\big)\; r(y) = \Big[\sum_x \big(q(x) - \min(q(x), p(x))\big)\Big]\, r(y).$$
+#
+# The two together must be $p(y)$. There is one unknown, and the equation is linear:
+#
+# $$r(y) = \frac{p(y) - \min(q(y), p(y))}{\sum_x \big(q(x) - \min(q(x), p(x))\big)}.$$
+#
+# This is the **residual law**: what the accepted drafts still owe to $p$, divided by how often there is an opportunity to pay.
+#
+# ## The residual, forwards
+#
+# The paper that introduced the method (Leviathan, Kalman and Matias, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), section 2.3 and appendix A.1) goes
+# the other way. It *states* the law of the correction,
+#
+# $$p'(y) = \mathrm{norm}\big(\max(0,\, p(y) - q(y))\big) = \frac{p(y) - \min(q(y), p(y))}{\sum_x \big(p(x) - \min(q(x), p(x))\big)},$$
+#
+# and checks that it works. The denominator is $1 - \beta$, because $p$ sums to one. So
+#
+# $$P(\text{accepted}, y) + P(\text{rejected}, y) = \min(q(y), p(y)) + (1 - \beta)\,p'(y) = \min(q(y), p(y)) + p(y) - \min(q(y), p(y)) = p(y). \qquad\blacksquare$$
+#
+# ## The two denominators
+#
+# Backwards we divided by the probability of a *rejection*, a sum over $q$; forwards by what the numerator *sums to*, a sum over $p$. They are one number:
+#
+# $$\sum_x \big(q(x) - \min(q(x), p(x))\big) = 1 - \beta = \sum_x \big(p(x) - \min(q(x), p(x))\big),$$
+#
+# for the one reason that both laws sum to one. What $q$ has too much, taken together, is what $p$ has too much. It is also the **total
+# variation** distance of the two laws, $\mathrm{TV}(p, q) = \frac12 \sum_x |p(x) - q(x)|$, and with it we shall measure all errors of this chapter.
+# It says how much the probability of any event can differ at most.
+#
+# > **The notes say …** (*A short introduction to speculative decoding*) that their denominator differs a little from the paper's, and that the two turn out equal. They
+# > do: the equality above. It needs both laws to be whole. If one of them has lost mass, by a top-k that was not renormalized for instance, the two
+# > differ, and neither is right.
+#
+# **By hand.**
+#
+# | | cat | dog | fish | owl | sum |
+# |:--|:--|:--|:--|:--|:--|
+# | accept with $\min(1, p/q)$ | 1 | 1 | 1/2 | 1/4 | |
+# | drafted and accepted, $\min(p, q)$ | 2/10 | 2/10 | 1/10 | 1/10 | $\beta$ = 6/10 |
+# | drafted and rejected, $q - \min(p, q)$ | 0 | 0 | 1/10 | 3/10 | 4/10 |
+# | still owed, $p - \min(p, q)$ | 3/10 | 1/10 | 0 | 0 | 4/10 |
+# | residual $r$ | 3/4 | 1/4 | 0 | 0 | 1 |
+# | emitted, $\min(p, q) + \frac{4}{10}\, r$ | 5/10 | 3/10 | 1/10 | 1/10 | 1 |
+#
+# The last row is $p$. Now the same in code. Both definitions of this chapter fit into six lines, and they work on fractions as well as on floats:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from fractions import Fraction
+
+WORDS = ["cat", "dog", "fish", "owl"]
+p = np.array([Fraction(n, 10) for n in (5, 3, 1, 1)])
+q = np.array([Fraction(n, 10) for n in (2, 2, 2, 4)])
+
+
+def accept(p_x, q_x):
+    """The probability of keeping a draft x."""
+    return min(1, p_x / q_x)
+
+
+def residual(p, q):
+    """The law of the correction."""
+    owed = p - np.minimum(p, q)
+    return owed / owed.sum()
+
+
+r = residual(p, q)
+kept = np.array([q_x * accept(p_x, q_x) for p_x, q_x in zip(p, q)])
+print("residual:", *r)
+print("emitted: ", *(kept + (1 - kept.sum()) * r))
+
+# %% [markdown]
+# The package has the same two functions, for floats, with one case more: where $p = q$, nothing is ever rejected, the residual is 0/0, and it returns $p$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core import verify
+from specdec_core.theory.acceptance import acceptance_rate, residual_denominators
+
+p, q = p.astype(float), q.astype(float)
+print([round(verify.accept_probability(p_x, q_x), 12) for p_x, q_x in zip(p, q)])
+print(verify.residual(p, q).round(12).tolist())
+print("accepted with probability", round(acceptance_rate(p, q), 12))
+print("the two denominators:", *(round(x, 12) for x in residual_denominators(p, q)))
+
+# %% [markdown]
+# Drawn, the rule is a statement about areas. What lies under both laws is accepted. What sticks out of $q$ is rejected, what sticks out of $p$ is
+# the residual, and the two protruding areas are equal.
+
+# %%
+both, place = np.minimum(p, q), np.arange(len(WORDS))
+fig, axes = plt.subplots(1, 2, figsize=(7.6, 3.1), sharey=True)
+axes[0].bar(place, both, **style.bar(0), label=f"min(p, q): accepted, {both.sum():.1f}")
+axes[0].bar(place, q - both, bottom=both, **style.bar(2), label=f"q − min(p, q): rejected, {(q - both).sum():.1f}")
+axes[0].set_title("The draft's law q")
+axes[1].bar(place, both, **style.bar(0))
+axes[1].bar(place, p - both, bottom=both, **style.bar(1), label=f"p − min(p, q): corrections, {(p - both).sum():.1f}")
+axes[1].set_title("What is emitted: p")
+for panel in axes:
+    panel.set_xticks(place, WORDS)
+    panel.set_ylim(0, 0.65)
+    panel.legend(loc="upper left" if panel is axes[0] else "upper right")
+axes[0].set_ylabel("probability")
+alt = "Left, the draft law q split into an accepted and a rejected part; right, p made of the accepted part and corrections."
+figures.save(fig, "01-overlap", alt=alt)
+
+# %% [markdown]
+# Is $r$ the only choice? If it must not depend on the rejected token, yes: the equation has one solution. If it may, there are others (after
+# *fish* always *cat*; after *owl* two times in three *cat*, else *dog*; check it), but averaged over the rejections each of them gives $r$ again.
+#
+# > **The notes say …** (*A short introduction*) that after a rejection the target's own law at that place cannot be used because its logits are off, which is why the
+# > token was rejected. The conclusion is right, the reason is not. Nothing is wrong with $p$: the target read a prefix that is by now accepted text, and its law there is
+# > *exactly* the one to emit. But part of $p$ has been paid out already, by the drafts that were accepted. Whoever draws the correction from $p$ pays that part twice: *cat* comes with 0.2 + 0.4 · 0.5 = 0.4 instead of 0.5,
+# > *owl* with 0.14 instead of 0.1. We shall see this number again.
+#
+# ## One round, step by step
+#
+# A round needs at most three random numbers: $u_1$ draws the token from $q$, $u_2$ tests it, $u_3$ draws the correction. In the widget they are points on
+# strips of length one; move them, or improve the draft, and watch what becomes of the round. (Without a kernel you see one round that rejects, and one that accepts.)
+
+# %%
+from specdec_core.viz.stepper import stepper
+
+stepper(p, q, WORDS, rejected=(0.7, 0.6, 0.5), accepted=(0.7, 0.1, 0.5))
+
+# %% [markdown]
+# Two things to try. Move $u_1$ to *cat*: no $u_2$ can reject it. And pull the draft towards $p$: the red part of the second strip shrinks for
+# each token, and at the end nothing is left to correct.
+#
+# ## "Lossless" as a number
+#
+# One can run a sampler a million times and look at the frequencies. That takes long, and it never shows an error below a thousandth. A better way: the sampler is
+# a program whose only randomness is a few draws. Run it once for *every way those draws can fall*, and add up the probabilities
+# of the runs that end alike. That gives the exact law of what it emits.
+#
+# `enumerate_law` does this. It hands the program a random source with two methods: `rng.pick(law)`, which goes through all tokens of the law,
+# and `rng.uniform() < x`, which goes through both answers. Here is the round as a program:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.rng import enumerate_law, total_variation
+
+
+def one_round(rng):
+    x = rng.pick(q)
+    if rng.uniform() < accept(p[x], q[x]):
+        return "accepted", WORDS[x]
+    return "corrected", WORDS[rng.pick(residual(p, q))]
+
+
+for (how, word), probability in sorted(enumerate_law(one_round).items()):
+    print(f"{how:9} {word:4} {probability:.3f}")
+
+# %% [markdown]
+# These are the second and the fourth row of the table by hand. Put together, and compared with $p$:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def exact(distance):
+    """A total variation in words: what lies below 1e-12 is rounding of the sums, and differs by machine."""
+    return "at most 1e-12" if distance <= 1e-12 else f"{distance:.4f}"
+
+
+def from_p(rng):
+    """The mistake of the box above: the correction drawn from p."""
+    x = rng.pick(q)
+    return WORDS[x if rng.uniform() < accept(p[x], q[x]) else rng.pick(p)]
+
+
+wanted = dict(zip(WORDS, p))
+print("one round:                ", exact(total_variation(enumerate_law(lambda rng: one_round(rng)[1]), wanted)))
+print("correction drawn from p:  ", exact(total_variation(enumerate_law(from_p), wanted)))
+print("every draft kept:         ", exact(total_variation(dict(zip(WORDS, q)), wanted)))
+
+# %% [markdown]
+# By hand: drawing the correction from $p$ emits (0.40, 0.32, 0.14, 0.14), which is off by ½ (0.10 + 0.02 + 0.04 + 0.04) = 0.10.
+#
+# ## A block of drafts, and the bonus token
+#
+# A step of decoding drafts $\gamma$ tokens, one after the other, each from the law that follows the ones before it. The target scores all
+# of them in one forward, then they are tested **in order**. At the first rejection a correction is drawn, and the drafts behind it are dropped:
+# they continue a text that was not written.
+#
+# If all $\gamma$ are accepted, one more token is free. To score the last draft, the forward has read the $\gamma$-th one as well, so its last row
+# is the target's law *after* all of them. From it we draw the **bonus token**, from $p$ itself, since there was no draft to be tested and nothing was paid out. A step therefore emits
+# between 1 and $\gamma + 1$ tokens, and the last of them is always the target's own.
+#
+# Why is the block lossless? The first token has the law $p$, by the theorem above. If it was a correction, the block ends there. If it was an
+# accepted draft, what remains is the same problem, one token further and with one draft less. With no draft left it is a draw from $p$. So, by induction, every token has the target's law given the
+# tokens before it, and how long the block happens to be depends on tokens and draws that are past.
+#
+# Below, the step is written in four parts, so that each can be got wrong on its own.
+
+# %%
+class Parts:
+    """What a step draws and decides."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def draw(self, q):
+        return self.rng.pick(q)
+
+    def test(self, x, p, q):
+        return self.rng.uniform() < accept(p[x], q[x])
+
+    def correction(self, p, q):
+        return self.rng.pick(residual(p, q))
+
+    def bonus(self, p, q):
+        return self.rng.pick(p)
+
+# %%
+class Block(Parts):
+    """One step. ``p_after(tokens)`` and ``q_after(tokens)`` are the laws that follow some tokens."""
+
+    def run(self, p_after, q_after, gamma):
+        drafts = []
+        for _ in range(gamma):
+            drafts.append(self.draw(q_after(drafts)))
+        for i, x in enumerate(drafts):
+            p, q = p_after(drafts[:i]), q_after(drafts[:i])
+            if not self.test(x, p, q):
+                return (*drafts[:i], self.correction(p, q))
+        return (*drafts, self.bonus(p_after(drafts), q_after(drafts)))
+
+# %% [markdown]
+# Target and draft are tables: for each word a row of logits for the next. Blocks differ in length, so before they can be compared with the
+# target's law over three words, each shorter block is completed by the target, word by word.
+
+# %%
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+
+target, draft = TableLM.random(4, seed=3, scale=1.0), TableLM.random(4, seed=103, scale=1.0)
+PLAIN = Sampling(temperature=1.0)
+
+
+def after(lm, sampling=PLAIN):
+    """The law that follows some tokens, behind a prompt of the one token 1."""
+    return lambda tokens: sampling.law(lm.row([1, *tokens]))
+
+
+def three_words(rng, kind, p_after, q_after):
+    tokens = kind(rng).run(p_after, q_after, gamma=2) if kind else ()
+    while len(tokens) < 3:
+        tokens = (*tokens, rng.pick(p_after(tokens)))
+    return tokens
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def error(kind, p_after=after(target), q_after=after(draft)):
+    """Total variation between the words of a kind of block and the target's own."""
+    came, wanted = (
+        enumerate_law(lambda rng: three_words(rng, choice, p_after, q_after)) for choice in (kind, None)
+    )
+    return total_variation(came, wanted)
+
+
+law = enumerate_law(lambda rng: Block(rng).run(after(target), after(draft), gamma=2))
+print("probability of a block of 1, 2, 3 tokens:", end=" ")
+print(*(f"{sum(m for tokens, m in law.items() if len(tokens) == n):.3f}" for n in (1, 2, 3)))
+print("distance from the target's law over three words:", exact(error(Block)))
+
+# %% [markdown]
+# The rest of the book does not use `Block`. It uses the package's `verify`, which takes the drafts as a *tree* (here a chain) that carries the laws $q$ they were drawn
+# from. The same test:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.tree import DraftTree
+
+
+class Packaged(Block):
+    def run(self, p_after, q_after, gamma):
+        drafts = []
+        for _ in range(gamma):
+            drafts.append(self.draw(q_after(drafts)))
+        prefixes = [drafts[:i] for i in range(gamma + 1)]
+        laws = np.array([q_after(prefix) for prefix in prefixes[:-1]])
+        tree = DraftTree.chain(1, drafts, q=laws, draw="iid")
+        return verify.verify([p_after(prefix) for prefix in prefixes], tree, self.rng).tokens
+
+
+same = enumerate_law(lambda rng: Packaged(rng).run(after(target), after(draft), gamma=2))
+print("our block against the package's:", exact(total_variation(law, same)))
+print("distance from the target's law: ", exact(error(Packaged)))
+
+# %% [markdown]
+# ## Eight mistakes, each as a number
+#
+# All of these have been made in real programs, and none of them crashes. Each replaces one part of the block.
+
+# %%
+def inverse_cdf(u, law):
+    """The token whose share of [0, 1) holds u; whatever is missing from 1 falls to the last token."""
+    return next((x for x, edge in enumerate(np.cumsum(law)[:-1]) if u < edge), len(law) - 1)
+
+
+class CorrectionFromP(Block):
+    def correction(self, p, q):
+        return self.rng.pick(p)
+
+
+class NotRenormalized(Block):
+    def correction(self, p, q):
+        return inverse_cdf(self.rng.uniform(), np.maximum(p - q, 0))
+
+
+class BonusFromQ(Block):
+    def bonus(self, p, q):
+        return self.rng.pick(q)
+
+# %%
+class OneUniform(Block):
+    """One uniform for all tests of the block."""
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.u = rng.uniform()
+
+    def test(self, x, p, q):
+        return self.u < accept(p[x], q[x])
+
+
+class DrawnWithIt(Block):
+    """Each draft is tested with the uniform that drew it."""
+
+    def draw(self, q):
+        self.us = [*getattr(self, "us", []), self.rng.uniform()]
+        return inverse_cdf(self.us[-1], q)
+
+    def test(self, x, p, q):
+        return self.us.pop(0) < accept(p[x], q[x])
+
+# %%
+def drawing(sampling):
+    """Blocks that draw by ``sampling`` and afterwards report the unprocessed law as q."""
+
+    class Drawing(Block):
+        def draw(self, q):
+            return self.rng.pick(sampling.law(np.log(q)))
+
+    return Drawing
+
+
+MISTAKES = {
+    "no mistake": Block,
+    "correction drawn from p": CorrectionFromP,
+    "residual not renormalized": NotRenormalized,
+    "bonus drawn from q": BonusFromQ,
+    "one uniform for all tests": OneUniform,
+    "tested with the uniform that drew it": DrawnWithIt,
+    "q unprocessed, drawn at T = 0.5": drawing(Sampling(temperature=0.5)),
+    "q unprocessed, drawn from the top 2": drawing(Sampling(temperature=1.0, top_k=2)),
+    "drafted the best token, tested as if drawn": drawing(Sampling()),
+}
+
+# %%
+# NBVAL_CHECK_OUTPUT
+errors = {name: error(kind) for name, kind in MISTAKES.items()}
+for name, distance in errors.items():
+    print(f"{name:42} {exact(distance)}")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+for row, distance in enumerate(errors.values()):
+    axes.barh(row, max(distance, 1e-17), left=1e-18, height=0.6, **style.bar(0 if distance <= 1e-12 else 2))
+axes.axvline(1e-12, color="black", linestyle="--", linewidth=1)
+axes.text(1.5e-12, -0.05, "1e-12: all to the left is rounding", va="center", fontsize=9)
+axes.set_yticks(range(len(errors)), errors)
+axes.invert_yaxis()
+axes.set_xscale("log")
+axes.set_xlim(1e-18, 1)
+axes.set_xticks([1e-16, 1e-12, 1e-8, 1e-4, 1])
+axes.grid(axis="y", visible=False)
+axes.set_xlabel("total variation from the target's law, three words (logarithmic)")
+alt = "Distance from the target's law for the right rule, which is rounding, and for eight mistakes, each above 0.01."
+figures.save(fig, "01-mistakes", alt=alt)
+
+# %% [markdown]
+# Between the right rule and the mildest mistake lie more than twelve orders of magnitude, which is the use of an exact test: there is nothing to
+# argue about. A sampled test has to tell an error of size $d$ from noise, and for that needs on the order of $1/d^2$ blocks. By
+# reading, nobody finds any of these: each mistake still emits fluent words.
+#
+# Look at three of them once more.
+#
+# - **Not renormalized.** $\max(p - q, 0)$ sums to $1 - \beta$, not to 1. A sampler that walks along the cumulative sums runs out of mass and takes the last token. (A sampler that divides by the sum itself
+#   hides the mistake, until somebody replaces the sampler.)
+# - **The uniform that drew it.** Given that $u$ drew $x$, $u$ is no longer uniform on [0, 1): it lies in $x$'s share. So the test is nearly decided in advance by where $x$ stands in the vocabulary.
+# - **Tested as if drawn.** Proposing the draft's best token instead of drawing one is perfectly fine, with the rule that belongs to it (a few sections below). The rule min(1, p/q) does not.
+#
+# ## Temperature, top-k and top-p come first
+#
+# A user asks for a temperature of 0.8 and top-k of 3. Then *that* is the law to be emitted: logits are divided by $T$, truncated, and
+# made to sum to one, and the result is $p$. All of this happens **before** $p$ and $q$ are compared. (The paper's section 2.2 says so in a line: every such option is sampling from an adjusted law.)
+#
+# For $q$ there is no such duty, but another: **$q$ must be the law that the draft was drawn from**, whatever that was. The proof used $q$ in one place
+# only, "drafted with probability $q(x)$". A draft may be drawn at another temperature, without top-k, greedily: every choice is lossless as long as it is reported
+# honestly. It only changes $\beta$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+asked = Sampling(temperature=0.8, top_k=3, top_p=0.9)
+choices = {"as asked of the target": asked, "at T = 1, nothing cut": PLAIN, "at T = 2": Sampling(temperature=2.0),
+           "its best token (T = 0)": Sampling()}  # fmt: skip
+p_after, rows = after(target, asked), []
+for how, sampling in choices.items():
+    q_after = after(draft, sampling)
+    beta = acceptance_rate(p_after(()), q_after(()))
+    rows.append([f"drawn {how}, so reported", f"{beta:.3f}", exact(error(Block, p_after, q_after))])
+hidden = error(drawing(asked), p_after, after(draft))
+raw = total_variation(*(enumerate_law(lambda rng: three_words(rng, None, after(target, s), None)) for s in (PLAIN, asked)))
+rows += [["drawn as asked, the unprocessed q reported", "", exact(hidden)]]
+rows += [["compared before p is processed: emits the law at T = 1", "", exact(raw)]]
+display(Markdown(markdown(rows, ["draft", "β, first token", "distance from what was asked"])))
+
+# %% [markdown]
+# A token with $q(x) > 0$ that the target's top-k has removed has $p(x) = 0$ and is always rejected. The other way round is no problem either: what
+# the draft can never propose, the residual supplies.
+#
+# How much does honesty matter? We sweep the temperature at which the draft is drawn. On the left the acceptance, for a target at $T = 0.7$;
+# on the right the error, with $q$ reported as drawn and with $q$ computed from the unprocessed logits.
+
+# %%
+temperatures = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0]
+p_after, betas, honest, dishonest = after(target, Sampling(temperature=0.7)), [], [], []
+for T in temperatures:
+    drawn = Sampling(temperature=T)
+    betas.append(acceptance_rate(p_after(()), after(draft, drawn)(())))
+    honest.append(error(Block, p_after, after(draft, drawn)))
+    dishonest.append(error(drawing(drawn), p_after, after(draft)))
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.2))
+left.plot(temperatures, betas, **style.line(1))
+left.set(title="Acceptance", ylabel="β at the first draft", ylim=(0, 1))
+right.plot(temperatures, honest, **style.line(0), label="q as drawn")
+right.plot(temperatures, dishonest, **style.line(2), label="q of the unprocessed logits")
+right.set(title="Error", ylabel="total variation")
+right.legend()
+for axes in (left, right):
+    axes.set_xlabel("temperature of the draft")
+alt = "Left, acceptance against the draft's temperature. Right, error: zero if q is as drawn, else zero only at temperature 1."
+figures.save(fig, "01-processed", alt=alt)
+
+# %% [markdown]
+# The wrong curve touches zero at $T = 1$, where unprocessed and processed are the same law. That is how this mistake survives: it passes every test
+# made at temperature 1.
+#
+# ## Greedy is T = 0
+#
+# As $T$ falls to 0, $p$ gathers on the best token $x^*$, and in the limit $p(x^*) = 1$. Nothing has to be proved again:
+#
+# - the accept rule gives $\min(1, 1/q(x^*)) = 1$ for $x^*$ and $\min(1, 0/q(x)) = 0$ for all others: **accept while the draft is the target's best token**;
+# - the residual $\max(p - q, 0)$ is positive at $x^*$ only: **the correction is the target's best token**;
+# - $q$ has dropped out, so it does not matter how the draft was made, and no random number is left.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+row = target.row([1])
+q_here = after(draft)(())
+for T in (1, 0.3, 0.1, 0.03, 0):
+    p_T = Sampling(temperature=T).law(row)
+    tests = [accept(p_x, q_x) for p_x, q_x in zip(p_T, q_here)]
+    print(f"T = {T:<4}  p =", *(f"{x:.3f}" for x in p_T), "  accept =", *(f"{x:.3f}" for x in tests))
+
+greedy = after(target, Sampling())
+law = enumerate_law(lambda rng: three_words(rng, Block, greedy, after(draft)))
+print("at T = 0 the exact law is", {tokens: round(mass, 12) for tokens, mass in law.items() if mass})
+print("the target's own choice: ", enumerate_law(lambda rng: three_words(rng, None, greedy, None)))
+
+# %% [markdown]
+# One point is not a limit. If two tokens share the largest logit, the law at small $T$ gives each ½, while at $T = 0$ a program takes one of them, usually
+# the first. Both loops, with a draft and without, must break ties in the same way. Chapter 12 meets this again.
+#
+# ## Drafts that were not drawn: point masses
+#
+# Prompt lookup copies its draft out of the context. There is no law it was drawn from; or rather, there is one with all its mass on one token:
+# $q(x) = 1$, a **point mass**. The rule applies as it stands:
+#
+# - accept $x$ with $\min(1, p(x)/1) = p(x)$;
+# - otherwise the residual: $\max(p - q, 0)$ is $p$ with $x$ taken out, so renormalize and draw: $r(y) = p(y)/(1 - p(x))$ for $y \ne x$.
+#
+# This is *accept-then-renormalize*. Now remember the second simple idea from the beginning, *sample-then-match*: draw $y$ from $p$; if $y = x$, the
+# draft is accepted, and if not, $y$ is the correction.
+#
+# **Claim.** For a point mass the two are the same, even jointly in what is emitted *and* whether the draft was accepted. **Proof.** Both accept and emit
+# $x$ with probability $p(x)$. Both reject and emit $y \ne x$ with probability $p(y)$: the one directly, the other as $(1 - p(x)) \cdot p(y)/(1 - p(x))$. ∎
+#
+# It carries over to several *different* guesses $x_1, \dots, x_k$ for the same place, tested one after the other on what is left of $p$: the factors
+# telescope, $(1 - p(x_1)) \cdot \frac{p(x_2)}{1 - p(x_1)} = p(x_2)$, and so on. The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)) states its sampling algorithm in the
+# one form; the package uses the other, which needs one draw a place and never looks at $q$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def renormalize(rng, p, guesses):
+    for x in guesses:
+        if rng.uniform() < p[x]:
+            return "accepted", x
+        p = verify.without(p, x)
+    return "corrected", rng.pick(p)
+
+
+def match(rng, p, guesses):
+    y = rng.pick(p)
+    return ("accepted" if y in guesses else "corrected"), y
+
+
+for guesses in ([3], [0, 2], [3, 1, 0]):
+    one, other = (enumerate_law(lambda rng: rule(rng, p, guesses)) for rule in (renormalize, match))
+    accepted = sum(mass for (how, _), mass in one.items() if how == "accepted")
+    names = ", ".join(WORDS[x] for x in guesses)
+    print(f"{names}: accepted with probability {accepted:.3f}; distance of the two {exact(total_variation(one, other))}")
+
+# %% [markdown]
+# At the beginning sample-then-match was wasteful, here it is optimal. The difference is the draft: for a token *drawn* from $q$ matching keeps
+# $\sum_x p(x) q(x)$, for a fixed token nothing better than $p(x)$ is possible, since $\min(p(x), 1) = p(x)$.
+#
+# ## Several drafts for one place
+#
+# If a forward is nearly free, why check one candidate for the next token and not four? Such drafts are **siblings**. Draw $x_1, x_2, \dots$ from $q$ and test them in turn. When $x_1$ is rejected, what
+# has to be emitted from then on is the residual $p_1 = r(p, q)$: the derivation above says precisely that. So we have our old problem with a new target,
+# $p_1$, and a second draft; *any* lossless rule for target $p_1$ will do:
+#
+# - **independent** (i.i.d.): $x_2$ is drawn from the same $q$. Accept it with $\min(1, p_1(x_2)/q(x_2))$, and if it fails too, go on with $p_2 = r(p_1, q)$ (SpecInfer, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781));
+# - **without replacement**: given the first, the second was drawn from $q$ without $x_1$, renormalized; call that $q_1$. It is the law it was drawn from, so it is the law to compare with:
+#   $\min(1, p_1(x_2)/q_1(x_2))$ ([arXiv:2402.14160](https://arxiv.org/abs/2402.14160)).
+#
+# The sibling drawn without replacement is worth more: a token that has just been rejected is not proposed again.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def siblings(rng, k, replacement, p=p, q=q, forget=False, reported=None):
+    """k drafts for one place; drawing each when its turn comes is the same as drawing all beforehand."""
+    for turn in range(k):
+        x = rng.pick(q)
+        tested = q if reported is None else reported
+        if rng.uniform() < accept(p[x], tested[x]):
+            return "accepted", x
+        if not forget:
+            p = verify.residual(p, tested)
+        if not replacement and turn + 1 < k:
+            q = verify.without(q, x)
+    return "corrected", rng.pick(p)
+
+
+def words(law):
+    """The law of the token alone."""
+    return {word: sum(law.get((how, x), 0) for how in ("accepted", "corrected")) for x, word in enumerate(WORDS)}
+
+
+for replacement in (True, False):
+    laws = [enumerate_law(lambda rng: siblings(rng, k, replacement)) for k in (1, 2, 3, 4)]
+    distance = max(total_variation(words(law), wanted) for law in laws)
+    print(f"{'i.i.d.' if replacement else 'without replacement'}, 1 to 4 siblings:", exact(distance))
+
+# %% [markdown]
+# And with mistakes: siblings drawn without replacement but tested as if independent, and later siblings compared with $p$ again and not with what is left of it.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+unmatched = enumerate_law(lambda rng: siblings(rng, 2, replacement=False, reported=q))
+forgetful = enumerate_law(lambda rng: siblings(rng, 2, replacement=True, forget=True))
+print("a rule that does not match the draw:", exact(total_variation(words(unmatched), wanted)))
+print("the second sibling tested against p:", exact(total_variation(words(forgetful), wanted)))
+
+# %% [markdown]
+# How much do siblings bring? Beside the two ways to draw them stands a third, not to draw at all: propose the $k$ best tokens of $q$ as point masses, which are accepted with probability $\sum_{i \le k} p(x_i)$.
+
+# %%
+from specdec_core.rng import Rng
+
+
+def accepted(law):
+    return sum(mass for (how, _), mass in law.items() if how == "accepted")
+
+
+ks = range(1, 6)
+rng = np.random.default_rng(0)
+pairs = [(rng.dirichlet(np.ones(5)), rng.dirichlet(np.ones(5))) for _ in range(12)]
+curves = {"without replacement": [], "i.i.d.": [], "the k best of q, not drawn": []}
+for k in ks:
+    for name, replacement in (("without replacement", False), ("i.i.d.", True)):
+        laws = [enumerate_law(lambda r: siblings(r, k, replacement, *pair)) for pair in pairs]
+        curves[name].append(np.mean([accepted(law) for law in laws]))
+    top = [p_[np.argsort(-q_)[:k]].sum() for p_, q_ in pairs]
+    curves["the k best of q, not drawn"].append(np.mean(top))
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+for i, (name, curve) in enumerate(curves.items(), start=1):
+    axes.plot(ks, curve, **style.line(i), label=name)
+axes.set(xlabel="k, siblings", ylabel="one of them is accepted with probability", xticks=list(ks), ylim=(0, 1.04))
+axes.legend(loc="lower right")
+alt = "Acceptance against the number of siblings, three kinds: all rise; without replacement stays above i.i.d. and reaches one."
+figures.save(fig, "01-siblings", alt=alt)
+print("   ".join(f"{name}, k = 2: {curve[1]:.2f}" for name, curve in curves.items()))
+
+# %% [markdown]
+# *Mean over twelve random pairs of laws over five tokens, each acceptance exact.* With five siblings of five tokens without replacement nothing can be missed. Independent siblings come back to rejected tokens. For a draft that *is* good, the best-of-q curve can lie above
+# both; here the pairs are random. All three are in the package: the tree says how its siblings were made (`draw` is `"iid"`, `"without_replacement"` or `"point"`), and `verify` reads the rule from it.
+
+# %% [markdown]
+# ## A real target
+#
+# Now the model of chapter 00. This chapter is about laws and not about speed, so it runs in double precision (`float64`), where rounding is smallest.
+# That is slow, and it lets us keep the same yardstick: 1e-12.
+
+# %%
+import torch
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+
+device = "cuda" if torch.cuda.is_available() else "cpu"  # Apple's GPU does not compute in float64
+loaded = load("default", dtype="float64", device=device)
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# **The draft.** A toy, but one with a real law: the same model, allowed to read only the last three tokens. At each place of a short text it draws one token, which
+# is tested against the target that has read everything. (The text goes on as given, whatever is drawn, so each place is a round of its own.) One forward of the target over the text gives $p$ at all places.
+
+# %%
+from specdec_core.rng import Rng
+
+TEXT = ("Maria lived in Lisbon and had a small dog called Bruno. Every morning Maria and Bruno walked "
+        "down to the river. One day, the dog ran away, and Maria looked for Bruno in the whole of Lisbon.")  # fmt: skip
+ids = tokenizer.encode(TEXT)
+
+
+def laws_after(tokens, last=1):
+    """The model's laws at T = 1 after the last few prefixes of ``tokens``, from one forward."""
+    lm.prefill(tokens[:-last])
+    logits = lm.forward(DraftTree.chain(tokens[-last], tokens[len(tokens) - last + 1 :])).logits
+    return [PLAIN.law(row) for row in logits.cpu().numpy()]
+
+
+places = range(4, len(ids))  # place n: the token after ids[:n]
+ps = dict(zip(places, laws_after(ids[:-1], last=len(places))))
+qs = {n: laws_after(ids[n - 3 : n])[0] for n in places}
+betas = {n: acceptance_rate(ps[n], qs[n]) for n in places}
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.0))
+axes.bar(range(len(places)), betas.values(), **style.bar(1))
+axes.set_xticks(range(len(places)), [tokenizer.decode([ids[n]]).strip() or "⏎" for n in places], rotation=90, fontsize=8)
+axes.set_ylim(0, 1)
+axes.set_ylabel("β = Σ min(p, q)")
+axes.grid(axis="x", visible=False)
+alt = "Acceptance probability before each word of a short text: it ranges widely, low where a name has to be remembered."
+figures.save(fig, "01-acceptance", alt=alt, model=loaded)
+print(f"mean β = {np.mean(list(betas.values())):.2f}, from {min(betas.values()):.2f} to {max(betas.values()):.2f}")
+
+# %% [markdown]
+# *The labels are the words that stand in the text at that place.* So β is no constant of a draft: where the next word follows from the last
+# three tokens it is high, and where the beginning of the text decides it is low. (Chapter 02 asks what a mean over it is good for.)
+#
+# **One accepted and one rejected draft.** At every place we draw a token and let `verify` test it; then we look for an accepted and for a rejected one, both with something to see: an
+# accepted one whose test could have failed, and a rejected one that had a chance.
+
+# %%
+rounds, rng = {}, Rng(1)
+for n in places:
+    x = rng.pick(qs[n])
+    tree = DraftTree.chain(ids[n - 1], [x], q=qs[n][None], draw="iid")
+    rounds[n] = x, verify.verify([ps[n], ps[n]], tree, rng)
+chance = {n: verdict.trials[0].accept_prob for n, (_, verdict) in rounds.items()}
+kept = [n for n in places if rounds[n][1].accepted]
+lost = [n for n in places if not rounds[n][1].accepted]
+print(f"{len(kept)} of {len(places)} drafts accepted; expected, the sum of β: {sum(betas.values()):.1f}")
+shown = {"accepted": min(kept, key=lambda n: chance[n]), "rejected": max(lost, key=lambda n: chance[n])}
+for how, n in shown.items():
+    x, verdict = rounds[n]
+    print(f"\n{how} after “…{tokenizer.decode(ids[max(0, n - 8):n])}”: draft “{tokenizer.decode([x])}”")
+    print(f"    q = {qs[n][x]:.4f}, p = {ps[n][x]:.4f}: accepted with probability {chance[n]:.3f}")
+    if how == "rejected":
+        y = verdict.next_token
+        r_y = verify.residual(ps[n], qs[n])[y]
+        print(f"    correction “{tokenizer.decode([y])}”: p = {ps[n][y]:.4f}, residual = {r_y:.4f}")
+
+# %%
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.6))
+for axes, (how, n) in zip(panels, shown.items()):
+    x, verdict = rounds[n]
+    here, there = ps[n], qs[n]
+    top = list(dict.fromkeys([x, verdict.next_token] * (how == "rejected") + [x] + np.argsort(-np.maximum(here, there))[:7].tolist()))
+    laws = (("q, draft", there), ("p, target", here), ("residual", verify.residual(here, there)))
+    for i, (label, law) in enumerate(laws[: 2 + (how == "rejected")]):
+        axes.barh(np.arange(len(top)) + 0.27 * (i - 1), law[top], height=0.27, **style.bar((0, 1, 2)[i]), label=label)
+    labels = [f"{tokenizer.decode([t])!r}" + " ← draft" * (t == x) for t in top]
+    axes.set_yticks(range(len(top)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set(title=f"A draft that was {how}", xlabel="probability")
+    axes.legend(loc="lower right")
+alt = "The largest probabilities of q and p at two places: one where the draft was accepted, one where it was rejected, with the residual."
+figures.save(fig, "01-live", alt=alt, model=loaded)
+
+# %% [markdown]
+# What is emitted there is one of tens of thousands of tokens, but the formula does not care. For all of the vocabulary, at every place,
+# accepted part plus corrections against $p$:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+worst = 0.0
+for n in places:
+    kept_mass = np.minimum(ps[n], qs[n])
+    emitted = kept_mass + (1 - kept_mass.sum()) * verify.residual(ps[n], qs[n])
+    worst = max(worst, 0.5 * np.abs(emitted - ps[n]).sum())
+print("largest distance from p over all places:", exact(worst))
+
+# %% [markdown]
+# ## Is a text-only API enough?
+#
+# > **The notes say …** (*A short introduction*, on greedy sampling) that greedy checking comes down to comparing the decoded strings, needs no probabilities, and so works with any LLM
+# > API. Let us see what the API has to return.
+#
+# **Probabilities are not needed.** True: at $T = 0$ the rule asks for the target's best token and nothing else. **But it asks for it at every drafted place.** With
+# context $c$ and drafts $x_1, \dots, x_\gamma$ the check needs
+#
+# $$\arg\max p(\cdot \mid c),\quad \arg\max p(\cdot \mid c, x_1),\quad \dots,\quad \arg\max p(\cdot \mid c, x_1, \dots, x_\gamma),$$
+#
+# $\gamma + 1$ answers, from **one** call with $c, x_1, \dots, x_\gamma$ as its prompt. An ordinary completion endpoint returns what comes *after* its prompt: the last
+# of these, and none of the others. Below, both kinds of endpoint are played by the model, and count their calls.
+
+# %%
+calls = {"plain": 0, "echo": 0}
+
+
+def plain(prompt):
+    """A completion endpoint at T = 0, one token asked for: the best token after the whole prompt."""
+    calls["plain"] += 1
+    return int(laws_after(prompt)[0].argmax())
+
+
+def echo(prompt, last):
+    """An endpoint that reports on its prompt: the best token after each of the last prefixes."""
+    calls["echo"] += 1
+    return [int(law.argmax()) for law in laws_after(prompt, last)]
+
+
+def check(best, drafts):
+    """Greedy checking: the drafts while they are best, then the target's own token. ``best(i)``: after i drafts."""
+    for i, x in enumerate(drafts):
+        if best(i) != x:
+            return [*drafts[:i], best(i)]
+    return [*drafts, best(len(drafts))]
+
+# %%
+context, drafts = ids[:20], []
+for _ in range(5):
+    drafts.append(plain(context + drafts))  # the target's own choice: a perfect draft
+drafts[4] = ids[0]  # spoiled at the last place
+calls.update(plain=0, echo=0)
+answers = echo(context + drafts, last=len(drafts) + 1)
+by_echo = check(lambda i: answers[i], drafts)
+known = {}
+by_plain = check(lambda i: known.setdefault(i, plain(context + drafts[:i]) if i not in known else known[i]), drafts)
+assert by_echo == by_plain
+print("emitted by both:", repr(tokenizer.decode(by_echo)))
+print(f"{len(by_echo)} tokens took {calls['echo']} call with echo, {calls['plain']} calls with a plain completion.")
+
+# %% [markdown]
+# One token a call is autoregression, with a draft on top. (The calls can be sent side by side, but each is a whole request over the whole
+# prompt, and is paid for. And one plain request for $\gamma + 1$ tokens returns the right text without any draft: the server then does the sequential
+# work that we wanted to spare.)
+#
+# What does serve is an endpoint that reports on its *prompt*: the best token at each prompt position. vLLM has it as the sampling parameter `prompt_logprobs=1`; the
+# older completion interface of OpenAI, and some servers that follow it, as `echo` together with `logprobs`. The numbers can be thrown away, the names of the tokens cannot.
+#
+# **And it must be tokens, not strings.** Text does not say how it was cut:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+whole, cut = tokenizer.encode(" the"), tokenizer.encode(" th") + tokenizer.encode("e")
+print(whole, cut, "same text:", tokenizer.decode(whole) == tokenizer.decode(cut))
+print("encoded again:", tokenizer.encode(tokenizer.decode(cut)))
+
+# %% [markdown]
+# The target that meant to write “ the” in one token has not written “ th”; yet the strings agree as far as they go. Accept by comparing
+# strings, and the model continues from a token sequence that it would not have produced, with another law. If the API takes only text, the server
+# cuts it anew, and the positions of its report need not be those of our drafts.
+#
+# > So the claim survives in part. Greedy checking needs no probabilities and is lossless. It does need **the argmax token at every drafted position from one call**, which a
+# > text-in, text-out completion does not give. At $T > 0$ the gap widens: for a draft drawn from $q$ one needs $p(x)$ at each drafted position *and* all of $p$ where a draft is rejected. Only a
+# > point-mass draft gets by with little: sample-then-match needs one *sample* from $p$ at each position.
+#
+# ## Same law, other samples
+#
+# At last a whole run at $T = 1$ on the model: prompt lookup, whose drafts are point masses, against autoregression. To have few enough outcomes, sampling is cut to the two best tokens, and we write three of them: at most
+# eight texts. `enumerate_law` goes through the *engine itself*, its forwards, its cache and its verification. The drafts are verified once by sample-then-match, and once,
+# declared as drawn from one-hot laws, by accept-then-renormalize.
+
+# %%
+from specdec_core.drafters import NullDrafter, PromptLookup
+from specdec_core.engine import generate
+
+
+class AsDrawn(PromptLookup):
+    """The same drafts, declared as drawn from laws with all their mass on one token."""
+
+    name = "prompt_lookup, accept-then-renormalize"
+
+    def propose(self, context, budget, rng):
+        drafts = super().propose(context, budget, rng).tokens[1:]
+        q = np.zeros((len(drafts), lm.vocab_size))
+        q[np.arange(len(drafts)), drafts] = 1.0
+        return DraftTree.chain(context[-1], drafts, q=q, draw="iid")
+
+
+prompt = tokenizer.encode("The cat sat on the mat. The dog sat on the rug. The cat sat on the")
+two_best = Sampling(temperature=1.0, top_k=2)
+
+# %%
+def run(drafter, rng):
+    return generate(lm, prompt, drafter, max_new_tokens=3, sampling=two_best, rngs=(rng, rng)).tokens
+
+
+drafters = [NullDrafter(), PromptLookup(num_tokens=2), AsDrawn(num_tokens=2)]
+run_laws = {drafter.name: enumerate_law(lambda rng: run(drafter, rng)) for drafter in drafters}
+
+# %%
+# NBVAL_CHECK_OUTPUT
+own = run_laws["autoregressive"]
+for name, law in run_laws.items():
+    print(f"{name:40} distance from autoregressive decoding: {exact(total_variation(law, own))}")
+
+# %% [markdown]
+# That is the theorem, through a language model with 135 million weights. Now the same engine not enumerated but *run*, from a few seeds:
+
+# %%
+SEEDS = range(12)
+counts = {}
+for drafter, shift in ((drafters[0], 0), (drafters[2], 100)):
+    drawn = [generate(lm, prompt, drafter, max_new_tokens=3, sampling=two_best, seed=s + shift).tokens for s in SEEDS]
+    counts[drafter.name] = {text: drawn.count(text) / len(drawn) for text in drawn}
+texts = sorted(own, key=lambda text: -own[text])
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+for i, (name, law) in enumerate(list(run_laws.items())[:2]):
+    axes.barh(np.arange(len(texts)) + 0.3 * i - 0.15, [law[t] for t in texts], height=0.3, **style.bar(i), label=f"exact law, {name}")
+for (name, seen), marker, color in zip(counts.items(), "^D", ("white", "#F0E442")):
+    label = f"{len(SEEDS)} runs, {name}"
+    axes.plot([seen.get(t, 0) for t in texts], range(len(texts)), marker, color=color, mec="black", ms=7, label=label)
+axes.set_yticks(range(len(texts)), [repr(tokenizer.decode(t)) for t in texts], fontsize=8)
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.set_xlabel("probability of the text, or share of the runs")
+axes.legend(fontsize=8, loc="lower right")
+alt = "Exact probabilities of the possible three-token texts, equal for both methods; shares among twelve runs scatter around them."
+figures.save(fig, "01-laws", alt=alt, model=loaded, seed=0)
+
+# %% [markdown]
+# The bars agree to the last digit. The marks, a dozen runs each, agree with nothing, least of all with each other, and there is nothing wrong with them. **Lossless is a statement about
+# laws.** It does not say that two runs give the same text, and two equal texts do not prove it. Longer texts, all drawn at $T = 1$ with nothing cut:
+
+# %%
+def write(drafter, seed):
+    return generate(lm, prompt, drafter, max_new_tokens=24, sampling=PLAIN, seed=seed)
+
+
+answers = [("autoregressive, seed 1", write(NullDrafter(), 1)), ("prompt lookup, seed 1", write(PromptLookup(), 1)),
+           ("the same, accept-then-renormalize", write(AsDrawn(), 1)), ("prompt lookup, seed 2", write(PromptLookup(), 2))]
+for name, answer in answers:
+    print(f"{name} ({answer.trace.target_calls} forwards):\n    {tokenizer.decode(answer.tokens)!r}\n")
+first, second = (answer.tokens for _, answer in answers[:2])
+print("the first two are", "the same, token by token." if first == second else "different.")
+
+# %% [markdown]
+# The second text equals the first wherever rounding permits it, and that is no accident and no theorem either. By sample-then-match each
+# emitted token takes exactly one draw from $p$, as in autoregression, so with one seed the same uniforms meet the same laws. Verify the
+# very same drafts by accept-then-renormalize and the uniforms are spent differently: another text, from the same law. In 16-bit arithmetic the first two part company too, as soon as a rounded $p$ moves the edge
+# between two tokens across a uniform (chapter 12).
+#
+# So do not test a sampler by comparing texts. Compare laws, exactly where that is possible.
+#
+# ## Pitfalls
+#
+# - **$q$ is what was drawn from**, after temperature, top-k and top-p; and $p$ is what was asked for. Neither is softmax of the logits unless $T = 1$ and nothing is cut.
+# - **The correction is drawn from the residual, renormalized.** Not from $p$, of which a part is already paid.
+# - **The bonus is drawn from $p$**, at the place after the last draft. Never from $q$, never from a residual.
+# - **A fresh uniform for every test.** Not the one that drew the token, not one a block.
+# - **The rule belongs to the draw.** Fixed drafts, independent ones, and ones without replacement have a rule each.
+# - **Test in order, stop at the first rejection.** What the target scored behind it belongs to another text.
+# - **Tests at $T = 1$, or by eye, find nothing.** Enumerate a small vocabulary.
+# - **Equal seeds need not give equal texts**, and equal texts at one seed prove nothing.
+#
+# ## Summary
+#
+# - Accept a draft $x \sim q$ with probability $\min(1, p(x)/q(x))$: the most that any rule emitting $p$ allows. In total $\beta = \sum_x \min(p, q) = 1 - \mathrm{TV}(p, q)$ is accepted.
+# - After a rejection draw from $r = (p - \min(p, q))/(1 - \beta)$. The law follows from the goal; its two denominators, from $q$ and from $p$, are equal because both laws sum to one.
+# - All accepted: one bonus token from $p$. By induction the block has the target's law, exactly: at most 1e-12 in every enumeration above, and above 0.01 for each classic mistake.
+# - Processing comes before comparing. $q$ may be anything, if it is reported as it was drawn.
+# - $T = 0$: accept while equal to the argmax, correct with the argmax; $q$ drops out. An API has to return the argmax at *every* drafted position of one call.
+# - Point-mass drafts: sample-then-match and accept-then-renormalize are one law. Siblings: after a rejection the target is the residual, and the same problem begins again.
+#
+# ## Further reading
+#
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): sections 2.2 and 2.3, proof in appendix A.1
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same rule, found independently
+# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): several independent drafts for one place
+# - W. Jeon and others, *Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement*, 2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160)
+# - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*, 2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141): what is the best that $k$ drafts allow
+# - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): sampling with point-mass drafts
+# - J. von Neumann, *Various techniques used in connection with random digits*, 1951: where rejection sampling comes from
+#
+# ---
+# **Previous:** [00 · Start here](00_start_here.ipynb). **Next:** [02 · Draft models](02_draft_models.ipynb): the algorithm around the rule, and what it earns.

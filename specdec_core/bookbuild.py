@@ -1,0 +1,322 @@
+"""Build the book: `python -m specdec_core.bookbuild [CHAPTER ...] [--check]`.
+
+Each ``chapters/NN_name.py`` (jupytext, percent format) is executed from top to bottom by this interpreter and
+becomes ``NN_name.ipynb`` beside it, its figures become files of ``figures/`` with a line in the manifest. A
+chapter is written only when all of its cells ran: whatever interrupts or fails leaves the last whole one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from . import files
+from .errors import SpecdecError
+from .viz.fallback import VIEW
+from .viz.figures import FOLDER
+
+LANGUAGE = {
+    "codemirror_mode": {"name": "ipython", "version": 3},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3",
+}
+# An absolute path that some machine has and the reader's has not.
+_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|Users|tmp|usr|opt|var|mnt|private|content)/\w[^\s'\"<>]*|\b[A-Z]:\\\\?\w\S*")
+_DATA_URI = re.compile(r"data:[\w/+-]+;base64,[A-Za-z0-9+/=]+")
+
+
+class BookError(SpecdecError):
+    """A chapter that could not be built, or differs from its source."""
+
+
+def chapters(root: Path, wanted: Sequence[str] = ()) -> list[Path]:
+    """The sources of the chapters, in order; all of them, or those whose number or name is wanted.
+
+    Raises:
+        BookError: there are no chapters under ``root``, or none of a wanted name.
+    """
+    sources = sorted((root / "chapters").glob("[0-9a-z]*.py"))
+    if not sources:
+        raise BookError(f"there is no chapter in {root / 'chapters'}; run this in the folder of the book.")
+    known = {name: source for source in sources for name in (source.stem, number(source))}
+    if unknown := [name for name in wanted if name not in known]:
+        raise BookError(f"no chapter {', '.join(unknown)}; choose from: {', '.join(map(number, sources))}.")
+    return sorted({known[name] for name in wanted}) if wanted else sources
+
+
+def number(source: Path) -> str:
+    """What a chapter is called.
+
+    >>> number(Path("chapters/00_start_here.py"))
+    '00'
+    """
+    return source.stem.partition("_")[0]
+
+
+def read(source: Path) -> Any:
+    """The notebook of a source, not executed, with cell ids that depend on the cells alone.
+
+    An id is made of a cell's text, so that it stays while other cells come and go.
+
+    Raises:
+        BookError: for a code cell with nothing in it, which has no place in the count.
+    """
+    import jupytext
+
+    notebook = jupytext.read(source, fmt="py:percent")
+    seen: Counter[str] = Counter()
+    for place, cell in enumerate(notebook.cells, start=1):
+        if not cell.source.strip():
+            raise BookError(f"{source.name}: cell {place} is empty; remove it.")
+        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
+        cell.id = f"{digest}-{seen[digest]}" if seen[digest] else digest
+        seen[digest] += 1
+    notebook.metadata["language_info"] = LANGUAGE
+    notebook.nbformat, notebook.nbformat_minor = 4, 5  # the first with cell ids
+    return notebook
+
+
+def build(source: Path, root: Path, timeout: float = 600) -> None:
+    """Execute one chapter and write it, its figures and their records.
+
+    Args:
+        source: the chapter.
+        root: the folder that holds ``chapters`` and ``figures``.
+        timeout: seconds that one cell may take.
+
+    Raises:
+        BookError: if a cell fails, takes too long, or shows a widget that no static page stands in for.
+        KeyboardInterrupt: passed on, after saying where.
+    """
+    start, notebook = perf_counter(), read(source)
+    with tempfile.TemporaryDirectory() as staged:
+        warned = _execute(notebook, source, {**os.environ, FOLDER: staged}, timeout)
+        _tidy(notebook, source, root)
+        figures = _figures(Path(staged), notebook, source)
+        _publish(notebook, source, root, figures, Path(staged))
+    for place, text in warned:
+        print(f"chapter {number(source)}: cell {place} wrote to stderr, not shown on the page:\n{text}", file=sys.stderr)
+    print(f"chapter {number(source)}: done in {perf_counter() - start:.0f} s, {len(figures)} figures", flush=True)
+
+
+def _execute(notebook: Any, source: Path, environment: dict[str, str], timeout: float) -> list[tuple[int, str]]:
+    """Run all cells in place; returns what went to stderr, by cell, which is taken off the page."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    name, code = number(source), [cell for cell in notebook.cells if cell.cell_type == "code"]
+    client = NotebookClient(
+        notebook, timeout=timeout, kernel_manager_class=_this_python(), kernel_name="python3",
+        resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
+        coalesce_streams=True,
+    )  # fmt: skip
+    place, warned = 0, []
+    try:
+        with client.setup_kernel(env=environment):
+            for place, cell in enumerate(code, start=1):
+                _progress(f"chapter {name}: cell {place} of {len(code)}", last=place == len(code))
+                client.execute_cell(cell, notebook.cells.index(cell))
+                warned += [(place, out.text) for out in cell.outputs if out.get("name") == "stderr"]
+                cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+    except CellTimeoutError as error:
+        raise BookError(f"chapter {name}: cell {place} of {len(code)} took more than {timeout:.0f} s.") from error
+    except DeadKernelError as error:
+        raise BookError(f"chapter {name}: the kernel died in cell {place} of {len(code)}; memory?") from error
+    except CellExecutionError as error:
+        traceback = re.sub(r"\x1b\[[0-9;]*m", "", str(error.traceback)).strip()
+        raise BookError(
+            f"chapter {name}: cell {place} of {len(code)} failed, and the chapter was left as it was.\n{traceback}"
+        ) from error
+    except KeyboardInterrupt:
+        print(f"\nchapter {name}: interrupted in cell {place} of {len(code)}; left as it was.", file=sys.stderr)
+        raise
+    return warned
+
+
+def _this_python() -> type:
+    """A kernel manager that starts this interpreter, whatever kernels the user has registered."""
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+
+    class ThisPython(AsyncKernelManager):
+        @property
+        def kernel_spec(self) -> KernelSpec:
+            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            return KernelSpec(argv=argv, display_name="Python 3", language="python")
+
+    return ThisPython
+
+
+def _progress(text: str, last: bool) -> None:
+    if sys.stdout.isatty():
+        print(f"\r\x1b[K{text}", end="\n" if last else "", flush=True)
+    else:
+        print(text, flush=True)
+
+
+def _tidy(notebook: Any, source: Path, root: Path) -> None:
+    """Take off the page what would mean nothing to its reader: dead widgets, and this machine's paths."""
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["language_info"] = LANGUAGE
+    places = {str(root.resolve()): "…", sys.prefix: "…", tempfile.gettempdir(): "…", str(Path.home()): "~"}
+    for place, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+        cell.metadata.pop("execution", None)
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if data.pop(VIEW, None) and "text/html" not in data:
+                raise BookError(
+                    f"chapter {number(source)}: cell {place} shows a widget that a page without a kernel cannot; "
+                    f"display it with viz.fallback.show, which takes a static page as well."
+                )
+            for holder, key in _texts(output):
+                for path, short in places.items():
+                    if len(path) > 1:
+                        holder[key] = holder[key].replace(path, short)
+
+
+def _texts(output: Any) -> Iterator[tuple[Any, str]]:
+    """Where an output keeps text, as (container, key); images are left out."""
+    if "text" in output:
+        yield output, "text"
+    for kind, value in output.get("data", {}).items():
+        if kind.startswith("text/") and isinstance(value, str):
+            yield output["data"], kind
+
+
+def _figures(staged: Path, notebook: Any, source: Path) -> dict[str, dict[str, Any]]:
+    """The records of the figures that a chapter left, by file name, with the id of the cell that drew each."""
+    cells = {cell.execution_count: cell.id for cell in notebook.cells if cell.cell_type == "code"}
+    found = {}
+    for path in sorted(staged.glob("*.json")):
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry["chapter"] != number(source):
+            raise BookError(f"chapter {number(source)} names a figure {path.stem}; begin its name with its own number.")
+        found[f"{path.stem}.svg"] = {**entry, "cell": cells[entry["cell"]], "code_cell": entry["cell"]}
+    return found
+
+
+def _publish(notebook: Any, source: Path, root: Path, figures: dict[str, dict[str, Any]], staged: Path) -> None:
+    """Write the figures, the manifest and, last of all, the notebook, each of them whole."""
+    import nbformat
+
+    folder = root / "figures"
+    folder.mkdir(exist_ok=True)
+    old = manifest(root)
+    gone = {name for name, entry in old.items() if entry["chapter"] == number(source)} - set(figures)
+    for name in figures:
+        files.write(folder / name, (staged / name).read_bytes())
+    kept = {name: entry for name, entry in old.items() if entry["chapter"] != number(source)}
+    text = json.dumps(dict(sorted({**kept, **figures}.items())), indent=2, ensure_ascii=False) + "\n"
+    files.write(folder / "manifest.json", text)
+    for name in gone:
+        (folder / name).unlink(missing_ok=True)
+    nbformat.validate(notebook)
+    files.write(source.with_suffix(".ipynb"), nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n")
+
+
+def manifest(root: Path) -> dict[str, dict[str, Any]]:
+    """The records of all figures, by file name; empty before the first build.
+
+    Raises:
+        BookError: if the file cannot be read.
+    """
+    path = root / "figures" / "manifest.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BookError(f"{path} cannot be read ({error}); restore it, or remove it and build the book.") from error
+
+
+def problems(source: Path, root: Path) -> list[str]:
+    """What is wrong with a built chapter, a line each: other cells than its source, errors, paths, counts."""
+    import nbformat
+
+    path = source.with_suffix(".ipynb")
+    if not path.is_file():
+        return [f"{path.name} is missing; build the chapter"]
+    built, wanted = nbformat.read(path, as_version=nbformat.NO_CONVERT), read(source)
+    found = []
+    cells = [(cell.cell_type, cell.get("id"), cell.source) for cell in built.cells]
+    if cells != [(cell.cell_type, cell.id, cell.source) for cell in wanted.cells]:
+        found.append("its cells are not those of the source; build it again")
+    if "widgets" in built.metadata:
+        found.append("it holds the state of widgets (metadata.widgets)")
+    code = [cell for cell in built.cells if cell.cell_type == "code"]
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        found.append(f"its execution counts are {[cell.execution_count for cell in code]}, not 1 ... {len(code)}")
+    for place, cell in enumerate(code, start=1):
+        for output in cell.outputs:
+            if output.output_type == "error":
+                found.append(f"code cell {place} holds an error: {output.ename}: {output.evalue}")
+            if output.get("name") == "stderr":
+                found.append(f"code cell {place} holds output of stderr")
+            if VIEW in output.get("data", {}):
+                found.append(f"code cell {place} refers to a widget that is gone")
+            for holder, key in _texts(output):
+                if paths := local_paths(holder[key], root):
+                    found.append(f"code cell {place} shows a path of some machine: {paths[0]}")
+    ids = {cell.get("id") for cell in code}
+    for name, entry in manifest(root).items():
+        if entry["chapter"] == number(source):
+            if entry["cell"] not in ids:
+                found.append(f"{name} was drawn by a cell that is not there")
+            if not (root / "figures" / name).is_file():
+                found.append(f"figures/{name} is missing")
+    return [f"{path.name}: {line}" for line in found]
+
+
+def local_paths(text: str, root: Path) -> list[str]:
+    """Absolute paths in a text, images in it not counted.
+
+    >>> local_paths("see figures/00-race.svg, https://example.org/usr/x", Path("."))
+    []
+    >>> local_paths("File /home/ada/x.py, line 3", Path("."))
+    ['/home/ada/x.py,']
+    """
+    text = _DATA_URI.sub("", text)
+    found = _PATH.findall(text)
+    return found + [place for place in (str(root.resolve()), sys.prefix) if len(place) > 1 and place in text]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m specdec_core.bookbuild", description="Execute the chapters.")
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="numbers or names (default: all)")
+    parser.add_argument("--check", action="store_true", help="execute nothing; compare notebooks with their sources")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds a cell may take (default: 600)")
+    arguments = parser.parse_args(argv)
+    root = Path.cwd()
+    try:
+        sources = chapters(root, arguments.chapters)
+        if arguments.check:
+            found = [line for source in sources for line in problems(source, root)]
+            print("\n".join(found) or f"{len(sources)} chapters match their sources.")
+            return 1 if found else 0
+        start = perf_counter()
+        for source in sources:
+            build(source, root, arguments.timeout)
+        print(f"the book: {len(sources)} chapters in {perf_counter() - start:.0f} s")
+        return 0
+    except BookError as error:
+        print(f"bookbuild: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""`specdec costs`: measure t(q) on this machine, print it, and keep it beside the models."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .options import add_model_arguments, label, natural, open_model, positive
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--widths", default="1,2,4,8,16,32,64,128", type=_widths, metavar="LIST",
+                        help="rows of a forward, separated by commas (default: 1,2,4,8,16,32,64,128)")  # fmt: skip
+    parser.add_argument("--context", type=natural, default=256, metavar="N", help="tokens in the cache (default: 256)")
+    parser.add_argument("--repeats", type=positive, default=7, metavar="N", help="of each width (default: 7)")
+    add_model_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from .. import costs, machine
+
+    loaded, lm = open_model(arguments)
+    # What a width must yield is counted in forwards of one row, so that one is always measured.
+    measured = costs.measure(lm, [1, *arguments.widths], arguments.context, arguments.repeats)
+    uncached = costs.measure_uncached(loaded.model, [max(1, arguments.context)], arguments.repeats)
+    path = costs.keep(measured, loaded, lm.numerics, uncached=uncached)
+    threads = torch.get_num_threads()
+    print(f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
+    print(machine.in_words(machine.describe(loaded.device)))
+    print(f"{measured.context} tokens in the cache; median of {measured.repeats}, quartiles in brackets\n")
+    print(table(measured))
+    print(f"\na token without a cache ({uncached.widths[0]} tokens read again): {1e3 * uncached.median[0]:.1f} ms")
+    print(f"wrote {path}")
+    return 0
+
+
+def table(costs: Any) -> str:
+    """t(q) in milliseconds, by row what a forward must yield, and the least time a token.
+
+    Example:
+        >>> from specdec_core.costs import Costs
+        >>> print(table(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.015), (0.011, 0.020))))
+          q       t(q), ms                must yield   ms a token, all accepted
+          1      10.00 [10.00, 11.00]        1.00        10.00
+          8      16.00 [15.00, 20.00]        1.60         2.00
+    """
+    lines = ["  q       t(q), ms                must yield   ms a token, all accepted"]
+    for q, middle, low, high in zip(costs.widths, costs.median, costs.low, costs.high):
+        times = f"{1e3 * middle:.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]"
+        lines.append(f"{q:3}      {times:24} {costs.break_even(q):7.2f} {1e3 * middle / q:12.2f}")
+    return "\n".join(lines)
+
+
+def _widths(text: str) -> list[int]:
+    """An argparse type: whole numbers of at least 1, separated by commas."""
+    return [positive(part) for part in text.split(",")]

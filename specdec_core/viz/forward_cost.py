@@ -1,0 +1,91 @@
+"""t(q) drawn, and a slider along it: what a forward with q rows costs, and what its draft must earn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..costs import Costs, alpha_for
+from . import figures, style
+from .fallback import show
+
+
+def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | None = None) -> Any:
+    """A matplotlib figure, 7.6 by 4 inches: t(q) with its quartiles on logarithmic axes.
+
+    Args:
+        costs: measured from q = 1 on.
+        floor: seconds that a forward with q rows cannot undercut, such as `costs.roofline`; drawn if given.
+        mark: a number of rows to point at.
+    """
+    from matplotlib.figure import Figure
+
+    widths, ms = costs.widths, 1e3
+    with style.used():
+        fig = Figure(figsize=(7.6, 4.0))
+        axes = fig.add_subplot()
+        low, high = ([ms * value for value in side] for side in (costs.low, costs.high))
+        axes.fill_between(widths, low, high, color="#0072B2", alpha=0.2, linewidth=0)
+        axes.plot(widths, [ms * value for value in costs.median], **style.line(1), label="t(q), one forward with q rows")
+        one_by_one = [ms * q * costs.t(1) for q in widths]
+        axes.plot(widths, one_by_one, color="black", linestyle=":", label="q · t(1), the same q tokens one by one")
+        if floor is not None:
+            fine = [widths[0] * (widths[-1] / widths[0]) ** (i / 60) for i in range(61)]
+            axes.plot(fine, [ms * floor(q) for q in fine], color="#D55E00", linestyle="-.",
+                      label="roofline: the slower of reading and computing")  # fmt: skip
+        if mark is not None:
+            axes.axvline(mark, color="#7F7F7F", linewidth=0.8)
+            axes.plot([mark], [ms * costs.t(mark)], marker="o", markersize=11, markerfacecolor="none",
+                      markeredgecolor="black", markeredgewidth=1.6, linestyle="none")  # fmt: skip
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(widths, [str(q) for q in widths])
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.minorticks_off()
+        axes.set_yticks(_ticks(min(low) * 0.8, max(one_by_one)))
+        axes.set_xlabel("q, rows in the forward (the last token and q − 1 drafted ones)")
+        axes.set_ylabel("milliseconds")
+        axes.legend(loc="upper left")
+    return fig
+
+
+def slider(costs: Costs) -> None:
+    """Show t(q) with a slider for q; without a kernel, a table over the measured widths."""
+    import ipywidgets as widgets
+
+    from ..commands.costs import table
+
+    chosen = widgets.IntSlider(value=8, min=1, max=costs.widths[-1], description="q", layout={"width": "70%"})
+    page = widgets.HTML(_page(costs, chosen.value))
+    chosen.observe(lambda change: setattr(page, "value", _page(costs, change["new"])), "value")
+    static = f'<pre style="line-height:1.35">{table(costs)}</pre>'
+    show(widgets.VBox([chosen, page]), static, "t(q) by the number of rows q")
+
+
+def reading(costs: Costs, q: int) -> str:
+    """One sentence on a forward with q rows.
+
+    >>> reading(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.016), (0.010, 0.016)), 8)
+    't(8) = 16.0 ms. All 7 drafts accepted: 2.0 ms a token. To break even it must yield 1.60 tokens: each draft \
+accepted with probability 0.38.'
+    """
+    times = f"t({q}) = {1e3 * costs.t(q):.1f} ms."
+    if q == 1:
+        return f"{times} No draft: one token a forward, which is autoregressive decoding."
+    must = costs.break_even(q)
+    drafts = f"All {q - 1} drafts accepted" if q > 2 else "The draft accepted"
+    best = f"{times} {drafts}: {1e3 * costs.t(q) / q:.1f} ms a token."
+    if must > q:
+        return f"{best} Even so it loses: one by one, a token takes {1e3 * costs.t(1):.1f} ms."
+    alpha = alpha_for(max(1.0, must), q - 1)
+    return f"{best} To break even it must yield {must:.2f} tokens: each draft accepted with probability {alpha:.2f}."
+
+
+def _page(costs: Costs, q: int) -> str:
+    words = reading(costs, q)
+    return f"<p><b>{words}</b></p>{figures.html(draw(costs, mark=q), words)}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten between two values."""
+    return [m * 10**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10**e <= high]

@@ -1,0 +1,150 @@
+"""Replay a run token by token, from its trace: what was drafted, what the target kept, and what it wrote itself.
+
+No model takes part, so the slider answers at once. Accepted draft tokens are underlined on a colored ground;
+the target's own token after a rejection is boxed, the bonus token after a full acceptance has a double underline,
+and a rejected draft is struck through: each can be told apart without color.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import accumulate
+from typing import Any
+
+from ..trace import Trace
+from .fallback import show
+
+# kind: (what the legend says, style)
+LOOKS = {
+    "accepted": ("drafted and accepted", "background:#BFE3F5;border-bottom:2px solid #0072B2"),
+    "correction": ("the target's correction after a rejection", "background:#FFFFFF;outline:1.5px solid #D55E00"),
+    "bonus": ("the bonus token after a full acceptance", "background:#EAF6E9;border-bottom:4px double #009E73"),
+    "plain": ("written with no draft to check", ""),
+    "rejected": ("drafted and rejected", "color:#6B6B6B;text-decoration:line-through #6B6B6B"),
+    "untested": ("drafted, never tested: behind a rejection", "color:#6B6B6B;border-bottom:1px dotted #6B6B6B"),
+}
+_PAGE = (
+    "background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
+    "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px;line-height:1.65;white-space:pre-wrap"
+)
+_SMALL = "font-family:sans-serif;font-size:12px;line-height:1.7;white-space:normal"
+
+
+def kinds(step: dict[str, Any]) -> list[str]:
+    """What became of each emitted token of a step of `Trace.to_json`.
+
+    >>> chain = {"tokens": [7, 1, 2], "parents": [-1, 0, 1]}
+    >>> kinds({"tree": chain, "accepted": [1], "tokens": [1, 5], "scratch": []})
+    ['accepted', 'correction']
+    >>> kinds({"tree": chain, "accepted": [1, 2], "tokens": [1, 2, 5], "scratch": []})
+    ['accepted', 'accepted', 'bonus']
+    """
+    accepted = step["accepted"]
+    last = accepted[-1] if accepted else 0
+    candidates = set(range(1, len(step["tree"]["tokens"]))) - set(step["scratch"])
+    if not candidates:
+        own = "plain"
+    else:
+        own = "correction" if any(step["tree"]["parents"][i] == last for i in candidates) else "bonus"
+    return [*["accepted"] * len(accepted), own][: len(step["tokens"])]
+
+
+def pieces(tokens: list[int], tokenizer: Any) -> list[str]:
+    """The text that each token adds; a character spread over several tokens belongs to the last of them.
+
+    >>> class Bytes:
+    ...     def decode(self, ids, skip_special_tokens=False):
+    ...         return bytes(ids).decode("utf-8", errors="replace")
+    >>> pieces([104, 195, 169], Bytes())
+    ['h', '', 'é']
+    """
+    texts = [tokenizer.decode(tokens[:n], skip_special_tokens=False) for n in range(1, len(tokens) + 1)]
+    shown = list(accumulate((text.rstrip("\ufffd") for text in texts), lambda old, new: max(old, new, key=len)))
+    return [new[len(old) :] for old, new in zip(["", *shown], shown)]
+
+
+def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None = None) -> str:
+    """The answer with every token marked by what became of it.
+
+    Args:
+        trace: a `Trace`, or what its `to_json` gave.
+        tokenizer: anything with ``decode(ids, skip_special_tokens=...)``.
+        step: show the run up to this step, 1 ... number of steps, and that step's draft; None for all of it.
+
+    Raises:
+        ValueError: for a step that the run does not have.
+    """
+    record = trace.to_json() if isinstance(trace, Trace) else trace
+    steps = record["steps"]
+    if step is not None and not 1 <= step <= len(steps):
+        raise ValueError(f"the run has steps 1 ... {len(steps)}; got {step}")
+    shown = steps if step is None else steps[:step]
+    texts = iter(pieces([token for one in shown for token in one["tokens"]], tokenizer))
+    marks, parts = [kinds(one) for one in shown], []
+    for number, (one, marked) in enumerate(zip(shown, marks), start=1):
+        spans = [_span(next(texts), kind) for kind in marked]
+        text = "".join(spans)
+        parts.append(f'<span style="box-shadow:0 0 0 2px #E69F00">{text}</span>' if number == step else text)
+    used = {kind for marked in marks for kind in marked}
+    if step is None:
+        head, draft = _summary(record, len(steps)), ""
+    else:
+        head, draft = _summary(record, step), _draft(steps[step - 1], tokenizer)
+        used |= {"rejected", "untested"} if draft else set()
+    legend = " &nbsp; ".join(_span(what, kind) for kind, (what, _) in LOOKS.items() if kind in used)
+    answer = f'<div style="{_PAGE}">{"".join(parts)}</div>'
+    return f'<div><div style="{_SMALL}">{head}</div>{draft}{answer}<div style="{_SMALL}">{legend}</div></div>'
+
+
+def replay(trace: Trace | dict[str, Any], tokenizer: Any) -> None:
+    """Show a slider over the steps of a run; without a kernel, the whole run marked.
+
+    Raises:
+        ValueError: for a run without steps.
+    """
+    import ipywidgets as widgets
+
+    record = trace.to_json() if isinstance(trace, Trace) else trace
+    count = len(record["steps"])
+    if not count:
+        raise ValueError("there is nothing to replay: the run has no steps")
+    slider = widgets.IntSlider(
+        value=min(2, count), min=1, max=count, description="step", continuous_update=True,
+        layout=widgets.Layout(width="70%"),
+    )  # fmt: skip
+    play = widgets.Play(value=slider.value, min=1, max=count, interval=500)
+    widgets.jslink((play, "value"), (slider, "value"))
+    page = widgets.HTML(replay_html(record, tokenizer, slider.value))
+    slider.observe(lambda change: setattr(page, "value", replay_html(record, tokenizer, change["new"])), "value")
+    static = replay_html(record, tokenizer)
+    show(widgets.VBox([widgets.HBox([play, slider]), page]), static, f"Replay of {count} steps of {record['drafter']}")
+
+
+def _span(text: str, kind: str) -> str:
+    return f'<span title="{kind}" style="{LOOKS[kind][1]}">{escape(text)}</span>' if text else ""
+
+
+def _summary(record: dict[str, Any], count: int) -> str:
+    steps = record["steps"][:count]
+    tokens = sum(len(one["tokens"]) for one in steps)
+    accepted = sum(min(len(one["accepted"]), len(one["tokens"])) for one in steps)
+    seconds = sum(sum(one["seconds"].values()) for one in steps)
+    return (
+        f"<b>{escape(record['drafter'])}</b>: {count} target calls, {tokens} tokens, {accepted} of them drafted; "
+        f"{tokens / count:.2f} tokens a call; {seconds:.2f} s of decoding. "
+        f"Autoregression would have written {count} token{'s' * (count != 1)} in as many calls."
+    )
+
+
+def _draft(step: dict[str, Any], tokenizer: Any) -> str:
+    """What this step drafted, each node marked; a tree is listed in the order of its rows."""
+    tokens = step["tree"]["tokens"]
+    if len(tokens) == 1:
+        return f'<div style="{_SMALL}">This step had no draft.</div>'
+    tested, accepted = {node for node, _ in step["tested"]}, set(step["accepted"])
+    rows = [i for i in range(1, len(tokens)) if i not in set(step["scratch"])]
+    look = {i: "accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows}
+    texts = pieces([tokens[i] for i in rows], tokenizer)
+    spans = "".join(_span(text, look[i]) for i, text in zip(rows, texts))
+    kept = f"{len(accepted)} of {len(rows)} kept"
+    return f'<div style="{_SMALL}">The draft of this step, {kept}:</div><div style="{_PAGE}">{spans}</div>'
