@@ -103,17 +103,24 @@ def build(source: Path, root: Path, timeout: float = 600) -> None:
     """
     start, notebook = perf_counter(), read(source)
     with tempfile.TemporaryDirectory() as staged:
-        warned = _execute(notebook, source, {**os.environ, FOLDER: staged}, timeout)
+        warned, drawn = _execute(notebook, source, Path(staged), timeout)
         _tidy(notebook, source, root)
-        figures = _figures(Path(staged), notebook, source)
+        figures = _figures(drawn, source)
         _publish(notebook, source, root, figures, Path(staged))
     for place, text in warned:
         print(f"chapter {number(source)}: cell {place} wrote to stderr, not shown on the page:\n{text}", file=sys.stderr)
     print(f"chapter {number(source)}: done in {perf_counter() - start:.0f} s, {len(figures)} figures", flush=True)
 
 
-def _execute(notebook: Any, source: Path, environment: dict[str, str], timeout: float) -> list[tuple[int, str]]:
-    """Run all cells in place; returns what went to stderr, by cell, which is taken off the page."""
+def _execute(
+    notebook: Any, source: Path, staged: Path, timeout: float
+) -> tuple[list[tuple[int, str]], dict[Path, tuple[int, str]]]:
+    """Run all cells in place.
+
+    Returns:
+        what went to stderr, by cell, which is taken off the page; and for each figure's record that appeared in
+        ``staged``, the number and the id of the cell that had just run.
+    """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -123,12 +130,13 @@ def _execute(notebook: Any, source: Path, environment: dict[str, str], timeout: 
         resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
         coalesce_streams=True,
     )  # fmt: skip
-    place, warned = 0, []
+    place, warned, drawn = 0, [], {}
     try:
-        with client.setup_kernel(env=environment):
+        with client.setup_kernel(env={**os.environ, FOLDER: str(staged)}):
             for place, cell in enumerate(code, start=1):
                 _progress(f"chapter {name}: cell {place} of {len(code)}", last=place == len(code))
                 client.execute_cell(cell, notebook.cells.index(cell))
+                drawn |= {path: (place, cell.id) for path in staged.glob("*.json") if path not in drawn}
                 warned += [(place, out.text) for out in cell.outputs if out.get("name") == "stderr"]
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
     except CellTimeoutError as error:
@@ -143,7 +151,7 @@ def _execute(notebook: Any, source: Path, environment: dict[str, str], timeout: 
     except KeyboardInterrupt:
         print(f"\nchapter {name}: interrupted in cell {place} of {len(code)}; left as it was.", file=sys.stderr)
         raise
-    return warned
+    return warned, drawn
 
 
 def _this_python() -> type:
@@ -196,15 +204,14 @@ def _texts(output: Any) -> Iterator[tuple[Any, str]]:
             yield output["data"], kind
 
 
-def _figures(staged: Path, notebook: Any, source: Path) -> dict[str, dict[str, Any]]:
-    """The records of the figures that a chapter left, by file name, with the id of the cell that drew each."""
-    cells = {cell.execution_count: cell.id for cell in notebook.cells if cell.cell_type == "code"}
+def _figures(drawn: dict[Path, tuple[int, str]], source: Path) -> dict[str, dict[str, Any]]:
+    """The records of the figures that a chapter left, by file name, with the cell that drew each."""
     found = {}
-    for path in sorted(staged.glob("*.json")):
+    for path, (place, cell) in sorted(drawn.items()):
         entry = json.loads(path.read_text(encoding="utf-8"))
         if entry["chapter"] != number(source):
             raise BookError(f"chapter {number(source)} names a figure {path.stem}; begin its name with its own number.")
-        found[f"{path.stem}.svg"] = {**entry, "cell": cells[entry["cell"]], "code_cell": entry["cell"]}
+        found[f"{path.stem}.svg"] = {**entry, "cell": cell, "code_cell": place}
     return found
 
 

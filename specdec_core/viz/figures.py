@@ -59,7 +59,7 @@ def save(
     )  # fmt: skip
     _show(fig, alt)
     if folder := os.environ.get(FOLDER):
-        record = {"chapter": name[: name.index("-")], "cell": _cell(), "alt": alt, **about}
+        record = {"chapter": name[: name.index("-")], "alt": alt, **about}
         record |= {"quoted": list(quoted), "seed": seed, "date": date.today().isoformat()}
         (Path(folder) / f"{name}.svg").write_text(svg(fig, alt), encoding="utf-8")
         (Path(folder) / f"{name}.json").write_text(json.dumps(record), encoding="utf-8")
@@ -149,11 +149,3 @@ def _show(fig: Any, alt: str) -> None:
         raw=True,
         metadata={"image/png": {"alt": alt, "width": width}},
     )
-
-
-def _cell() -> int | None:
-    """The number of the code cell that is running; None in a script."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    return None if shell is None else shell.execution_count

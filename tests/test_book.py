@@ -1,0 +1,131 @@
+"""The committed book against its sources; and a build that fails, which must leave the last whole one."""
+
+import ast
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from specdec_core import bookbuild
+
+ROOT = Path(__file__).parents[1]
+SOURCES = bookbuild.chapters(ROOT)
+MANIFEST = bookbuild.manifest(ROOT)
+HEADER = "# ---\n# jupyter:\n#   jupytext:\n#     cell_metadata_filter: all\n# ---\n\n"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=bookbuild.number)
+def test_a_committed_chapter_is_its_source_executed(source):
+    assert bookbuild.problems(source, ROOT) == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=bookbuild.number)
+def test_code_cells_are_short_enough_to_read(source):
+    lengths = [len(cell.source.splitlines()) for cell in bookbuild.read(source).cells if cell.cell_type == "code"]
+    assert max(lengths) <= 25
+
+
+def test_every_figure_has_a_record_and_every_record_a_figure():
+    assert {path.name for path in (ROOT / "figures").glob("*.svg")} == set(MANIFEST)
+
+
+def names_read(tree):
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def names_made(statement):
+    made = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return made | ({statement.name} if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else set())
+
+
+def rests_on(code, target):
+    """All names that the cell `target` rests on, through the assignments of the cells up to it."""
+    makers = {}
+    for cell in code[: target + 1]:
+        for statement in ast.parse(cell.source).body:
+            for name in names_made(statement):
+                makers.setdefault(name, set()).update(names_read(statement))
+    reached, todo = set(), names_read(ast.parse(code[target].source))
+    while todo:
+        name = todo.pop()
+        reached.add(name)
+        todo |= makers.get(name, set()) - reached
+    return reached
+
+
+def imported(code):
+    """Names bound by importing something of this package."""
+    found = set()
+    for cell in code:
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specdec_core"):
+                if not node.module.startswith("specdec_core.viz"):
+                    found |= {alias.asname or alias.name for alias in node.names if alias.name != "viz"}
+    return found
+
+
+@pytest.mark.parametrize("name", MANIFEST)
+def test_no_figure_is_drawn_from_a_list_of_constants(name):
+    """The cell that saved it rests, through the chapter's assignments, on something of the package that ran."""
+    entry = MANIFEST[name]
+    source = next(source for source in SOURCES if bookbuild.number(source) == entry["chapter"])
+    code = [cell for cell in nbformat.read(source.with_suffix(".ipynb"), 4).cells if cell.cell_type == "code"]
+    place = next(place for place, cell in enumerate(code) if cell.id == entry["cell"])
+    assert "save(" in code[place].source
+    assert rests_on(code, place) & (imported(code) - {"load", "style", "figures", "machine"}), entry["cell"]
+    assert entry["alt"].strip() and entry["date"] and entry["versions"]["torch"]
+    assert all(isinstance(words, str) and words.strip() for words in entry["quoted"])
+
+
+def test_a_figure_of_constants_would_be_found():
+    notebook = nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_code_cell("from specdec_core.engine import generate\nfrom specdec_core.viz import figures"),
+        nbformat.v4.new_code_cell("xs = [1, 2, 3]\nys = generate(lm, prompt)"),
+        nbformat.v4.new_code_cell("figures.save(draw(xs), 'a')"),
+        nbformat.v4.new_code_cell("zs = [y for y in ys]\nfigures.save(draw(zs), 'b')"),
+    ])  # fmt: skip
+    assert not rests_on(notebook.cells, 2) & (imported(notebook.cells) - {"figures"})
+    assert "generate" in rests_on(notebook.cells, 3)
+
+
+def chapter(root, code):
+    (root / "chapters").mkdir(exist_ok=True)
+    source = root / "chapters" / "77_try.py"
+    source.write_text(HEADER + "# %% [markdown]\n# # Try\n\n" + "\n\n".join(f"# %%\n{cell}" for cell in code) + "\n")
+    return source
+
+
+def test_a_build_that_fails_leaves_the_last_whole_one(tmp_path):
+    source = chapter(tmp_path, ["print(1 + 1)", "2 + 2"])
+    bookbuild.build(source, tmp_path)
+    notebook = source.with_suffix(".ipynb")
+    before = notebook.read_bytes()
+    assert bookbuild.problems(source, tmp_path) == []
+    chapter(tmp_path, ["print(1 + 1)", "1 / 0", "3"])
+    with pytest.raises(bookbuild.BookError, match="chapter 77: cell 2 of 3 failed(.|\n)*ZeroDivisionError"):
+        bookbuild.build(source, tmp_path)
+    assert notebook.read_bytes() == before
+    assert "its cells are not those of the source" in bookbuild.problems(source, tmp_path)[0]
+    assert not (tmp_path / "figures").exists() or json.loads((tmp_path / "figures/manifest.json").read_text()) == {}
+
+
+def test_what_a_page_must_not_show_is_named(tmp_path):
+    source = chapter(tmp_path, ["print('hello')"])
+    bookbuild.build(source, tmp_path)
+    path = source.with_suffix(".ipynb")
+    notebook = nbformat.read(path, 4)
+    notebook.metadata["widgets"] = {}
+    notebook.cells[1].outputs[0].text = "File /home/ada/secret.py"
+    notebook.cells[1].execution_count = 3
+    nbformat.write(notebook, path)
+    found = " ".join(bookbuild.problems(source, tmp_path))
+    assert "metadata.widgets" in found and "/home/ada/secret.py" in found and "counts are [3], not 1 ... 1" in found
+
+
+def test_chapters_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(bookbuild.BookError, match="no chapter in"):
+        bookbuild.chapters(tmp_path)
+    chapter(tmp_path, ["1"])
+    with pytest.raises(bookbuild.BookError, match="no chapter 99; choose from: 77"):
+        bookbuild.chapters(tmp_path, ["99"])
