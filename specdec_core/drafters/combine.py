@@ -1,0 +1,237 @@
+"""Drafters made of drafters: one when another has nothing, and drafting only when it pays.
+
+Both are as lossless as what they are made of: which drafter is asked, and for how many nodes, is decided from
+past steps, never from the tokens of a draft that was drawn by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..rng import Rng
+from ..tree import DraftTree
+from .base import Budget, Drafter, DrafterBase
+
+
+class Cascade(DrafterBase):
+    """Proposes what ``first`` proposes, and what ``second`` does where ``first`` has no draft.
+
+    Both observe every step, also those in which the other's draft was checked, so that both stay in step with
+    the context.
+
+    Args:
+        first: usually a lookup, which costs nothing.
+        second: asked on a miss; usually one that always has a draft.
+
+    Attributes:
+        match_len: the first's on a hit, if it says so; else 0.
+
+    >>> from .prompt_lookup import PromptLookup
+    >>> drafter = Cascade(PromptLookup(num_tokens=2, min_n=2), PromptLookup(num_tokens=1))
+    >>> drafter.name
+    'prompt_lookup>prompt_lookup'
+    >>> drafter.reset([1, 2, 3, 1, 2])
+    >>> drafter.propose([1, 2, 3, 1, 2], Budget(8, 8), Rng(0)).tokens.tolist()  # 1 2 is a match of two
+    [2, 3, 1]
+    >>> drafter.propose([1, 2, 3, 1, 2, 2], Budget(8, 8), Rng(0)).tokens.tolist()  # 2 2 is none, 2 is one
+    [2, 2]
+    """
+
+    name = "cascade"
+
+    def __init__(self, first: Drafter, second: Drafter):
+        self.first, self.second = first, second
+        self.name = f"{first.name}>{second.name}"
+        self.needs_hidden = first.needs_hidden or second.needs_hidden
+        self.match_len = 0
+
+    @classmethod
+    def build(cls, context: Any, first: str = "prompt_lookup", second: str = "suffix_decoding") -> Cascade:
+        """From the names of two drafters, each with its default settings."""
+        return cls(_by_name(first, context), _by_name(second, context))
+
+    def reset(self, context: Sequence[int]) -> None:
+        self.first.reset(context)
+        self.second.reset(context)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        tree = self.first.propose(context, budget, rng)
+        self.match_len = getattr(self.first, "match_len", 0) if tree.size else 0
+        return tree if tree.size else self.second.propose(context, budget, rng)
+
+    def observe(self, context, tree, verdict, out) -> None:
+        self.first.observe(context, tree, verdict, out)
+        self.second.observe(context, tree, verdict, out)
+
+
+class Adaptive(DrafterBase):
+    """Drafts only when it pays on this machine, and no more than pays.
+
+    A draft of m nodes is worth its forward if (1 + a(m)) / (t(m + 1) + d(m)) exceeds 1 / t(1), where a(m) is
+    how many of m nodes are accepted on average, t(q) the time of a forward of q rows and d(m) that of making
+    the draft; the m that makes the most of it is chosen. a(m) is the sum over the first m rows of how often
+    each was accepted lately: running means with decay, kept apart by match length where the drafter offers
+    one (``match_len``). Each mean starts from ``hope`` times that of the row above it.
+
+    Rows that do not pay are tried again from time to time, or a change for the better would not be noticed.
+    Trials are paid from a purse into which every step puts ``explore`` of t(1), so that all of them together
+    cost at most that share of autoregressive decoding. Nothing is timed while decoding: with the same t, the
+    same run makes the same choices.
+
+    Args:
+        drafter: asked for drafts. A tree of fixed tokens is cut to its first m rows, which must be its best m
+            (the drafters here list them so). A tree with scratch rows is kept whole or dropped. A drafter
+            that samples, or costs something, is asked for no more than m nodes in the first place: what was
+            drawn must not decide what is cut.
+        t: seconds of a forward of q rows for q >= 1, such as `costs.Costs.t`.
+        draft_seconds: d, seconds of making a draft of m nodes; 0 for lookups, which are always asked.
+        explore: share of the time of autoregressive decoding to spend on trials.
+        memory: drafts after which an outcome weighs 1/e.
+        hope: how often a row is expected to be accepted once the row above it is; weighs as one outcome.
+
+    Raises:
+        ValueError: for a t(1) that is not positive, or a number out of its range.
+
+    >>> from .prompt_lookup import PromptLookup
+    >>> cheap = Adaptive(PromptLookup(), t=lambda q: 1.0)
+    >>> cheap.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
+    3
+    >>> dear = Adaptive(PromptLookup(), t=lambda q: float(q))  # q rows cost q steps: nothing to gain
+    >>> dear.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
+    0
+    """
+
+    name = "adaptive"
+
+    def __init__(self, drafter: Drafter, t: Callable[[int], float],
+                 draft_seconds: Callable[[int], float] = lambda nodes: 0.0, explore: float = 0.01,
+                 memory: float = 32.0, hope: float = 0.7):  # fmt: skip
+        if not t(1) > 0 or not 0 <= explore <= 1 or memory < 1 or not 0 <= hope <= 1:
+            raise ValueError(
+                f"t(1) > 0, 0 <= explore <= 1, memory >= 1 and 0 <= hope <= 1 are needed; got t(1)={t(1)}, "
+                f"explore={explore}, memory={memory}, hope={hope}"
+            )
+        self.drafter, self.t, self.draft_seconds = drafter, t, draft_seconds
+        self.explore, self.hope, self._decay = explore, hope, float(np.exp(-1 / memory))
+        self.name = f"adaptive({drafter.name})"
+        self.needs_hidden = drafter.needs_hidden
+        self._learned: dict[int, _Rows] = {}
+        self._forward = np.empty(0)  # t(1), t(2), ... as far as needed
+        self._purse = 0.0  # seconds saved for trials
+        self._asks_first = draft_seconds(1) > 0
+        self._pending: tuple[DraftTree, _Rows, int] | None = None  # the last draft, and whom it teaches
+
+    @classmethod
+    def build(cls, context: Any, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
+        """From the name of a drafter; t(q) of the target is measured once."""
+        return cls(_by_name(method, context), _measured(context.lm), explore=explore)
+
+    def reset(self, context: Sequence[int]) -> None:
+        """A new request. What was learned about the drafter is kept."""
+        self._pending = None
+        self.drafter.reset(context)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        self._pending = None
+        if self._asks_first:
+            rows = self._rows(0, budget.nodes)
+            nodes = self._choose(rows, budget.nodes, np.arange(budget.nodes + 1))
+            if not nodes:
+                return DraftTree.empty(context[-1])
+            tree = self.drafter.propose(context, Budget(nodes, budget.depth), rng)
+            self._pending = tree, rows, nodes
+            return tree
+        tree = self.drafter.propose(context, budget, rng)
+        if tree.draw != "point":
+            self._asks_first = True  # from the next step on; this tree was drawn, and stays as it is
+            return tree
+        rows = self._rows(getattr(self.drafter, "match_len", 0), tree.size)
+        cuts = np.arange(tree.size + 1) if tree.candidate.all() else np.array([0, tree.size])
+        nodes = self._choose(rows, tree.size, cuts)
+        if nodes < tree.size:
+            tree = DraftTree(tree.tokens[: nodes + 1], tree.parents[: nodes + 1])
+        self._pending = tree, rows, nodes
+        return tree
+
+    def observe(self, context, tree, verdict, out) -> None:
+        if self._pending and tree is self._pending[0]:  # in a cascade it may be another drafter's
+            _, rows, nodes = self._pending
+            rows.learn(verdict.path[1:], nodes, self._decay)
+        self.drafter.observe(context, tree, verdict, out)
+
+    def _rows(self, match_len: int, size: int) -> _Rows:
+        """What is known about matches like this one: of 0, 1, 2-3, 4-7, 8-15, 16-31, ... tokens."""
+        rows = self._learned.setdefault(match_len.bit_length(), _Rows())
+        rows.grow(size)
+        return rows
+
+    def _choose(self, rows: _Rows, size: int, cuts: np.ndarray) -> int:
+        """How many nodes of ``size`` to draft, out of ``cuts``, which begin with 0 and increase."""
+        seconds = self._seconds(size)
+        expected = np.concatenate([[0.0], np.cumsum(rows.means(size, self.hope))])
+        best = int(cuts[((1 + expected) / seconds)[cuts].argmax()])
+        # No more is saved than one full trial costs, so that a good phase does not pay for a bad one.
+        self._purse = min(self._purse + self.explore * seconds[0], max(seconds.max() - seconds[0], 0.0))
+        trial = int(cuts[np.searchsorted(cuts, min(max(1, 2 * best), size))])
+        if trial > best and 0 < seconds[trial] - seconds[best] <= self._purse:
+            self._purse -= seconds[trial] - seconds[best]
+            return trial
+        return best
+
+    def _seconds(self, size: int) -> np.ndarray:
+        """(size+1,) seconds of a step that drafts 0 ... size nodes."""
+        if len(self._forward) <= size:
+            more = [self.t(q) for q in range(len(self._forward) + 1, size + 2)]
+            self._forward = np.append(self._forward, more)
+        if not self._asks_first:
+            return self._forward[: size + 1]  # the draft is there already, whatever is made of it
+        return self._forward[: size + 1] + [0.0, *map(self.draft_seconds, range(1, size + 1))]
+
+
+class _Rows:
+    """How often each row of a tree was accepted, by decayed counts."""
+
+    def __init__(self):
+        self._tried, self._accepted = np.empty(0), np.empty(0)
+
+    def grow(self, size: int) -> None:
+        more = np.zeros(max(0, size - len(self._tried)))
+        self._tried, self._accepted = np.append(self._tried, more), np.append(self._accepted, more)
+
+    def means(self, size: int, hope: float) -> list[float]:
+        """(size,) accepted / tried of rows 1 ... size, with one outcome of ``hope`` times the row above."""
+        means, above = [], 1.0
+        for tried, accepted in zip(self._tried[:size].tolist(), self._accepted[:size].tolist(), strict=True):
+            above = (accepted + hope * above) / (tried + 1)
+            means.append(above)
+        return means
+
+    def learn(self, accepted: Sequence[int], size: int, decay: float) -> None:
+        """Rows 1 ... ``size`` were tried, those of ``accepted`` kept."""
+        self._tried[:size] = self._tried[:size] * decay + 1
+        self._accepted[:size] *= decay
+        self._accepted[[row - 1 for row in accepted]] += 1
+
+
+def _by_name(name: str, context: Any) -> Drafter:
+    from ..errors import SpecdecError
+    from . import REGISTRY
+
+    if name not in REGISTRY:
+        raise SpecdecError(f"no method {name!r}; choose from: {', '.join(REGISTRY)}.")
+    cls = REGISTRY[name]
+    return cls.build(context) if hasattr(cls, "build") else cls()
+
+
+@lru_cache(maxsize=1)
+def _measured(lm: Any) -> Callable[[int], float]:
+    """t(q) of this model on this machine; beyond the widest forward measured, in proportion to q."""
+    from ..costs import measure
+
+    costs = measure(lm)
+    widest = costs.widths[-1]
+    return lambda q: costs.t(min(q, widest)) * max(1.0, q / widest)
