@@ -1,0 +1,202 @@
+"""One round of rejection sampling, step by step: p, q, the draft token, its test, the residual.
+
+A round uses at most three uniforms: u1 draws the token from q, u2 tests it, u3 draws the correction from the
+residual. The picture shows each as a point on a strip of length one, so that nothing is left to chance: move
+a point and see what becomes of the round. Drawn as SVG by hand, which is fast enough for a slider.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..rng import pick_at
+from ..verify import accept_probability, residual
+from .fallback import show
+
+STEPS = ("p and q", "draw", "test", "outcome")
+_P, _Q, _KEPT, _LOST = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+_WIDTH, _LEFT, _STRIP, _TOP = 720, 12, 580, 190  # pixels; strips begin below the bars at _TOP
+
+
+@dataclass(frozen=True)
+class Round:
+    """What became of one draft token: ``token`` is emitted, the draft x itself or a correction."""
+
+    x: int
+    accept_prob: float
+    accepted: bool
+    token: int
+
+
+def play(p: np.ndarray, q: np.ndarray, u1: float, u2: float, u3: float) -> Round:
+    """One round with its three uniforms given.
+
+    Args:
+        p, q: (V,) laws of target and draft.
+        u1, u2, u3: in [0, 1): draw x from q, test it, draw the correction from the residual.
+
+    >>> p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
+    >>> play(p, q, 0.7, 0.2, 0.5)
+    Round(x=3, accept_prob=0.25, accepted=True, token=3)
+    >>> play(p, q, 0.7, 0.3, 0.5)
+    Round(x=3, accept_prob=0.25, accepted=False, token=0)
+    """
+    x = pick_at(u1, q)
+    prob = float(accept_probability(p[x], q[x]))
+    accepted = u2 < prob
+    return Round(x, prob, accepted, x if accepted else pick_at(u3, residual(p, q)))
+
+
+def words(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float], step: int = 4) -> str:
+    """What has happened up to ``step`` (1 ... 4), in words.
+
+    >>> p, q = np.array([0.5, 0.5]), np.array([0.2, 0.8])
+    >>> words(p, q, "ab", (0.1, 0.5, 0.5))
+    'P(accept) = sum of min(p, q) = 0.700. u1 draws a from q. p/q = 2.50, so a is accepted with probability \
+1.00. u2 = 0.50 is below: a is kept.'
+    """
+    done = play(p, q, *us)
+    x, token = names[done.x], names[done.token]
+    parts = [
+        f"P(accept) = sum of min(p, q) = {np.minimum(p, q).sum():.3f}.",
+        f"u1 draws {x} from q.",
+        f"p/q = {p[done.x] / q[done.x]:.2f}, so {x} is accepted with probability {done.accept_prob:.2f}.",
+        f"u2 = {us[1]:.2f} is below: {x} is kept."
+        if done.accepted
+        else f"u2 = {us[1]:.2f} is not below: {x} is rejected, and u3 draws {token} from the residual.",
+    ]
+    return " ".join(parts[:step])
+
+
+def picture(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float], step: int = 4) -> str:
+    """The round up to ``step`` (1 ... 4) as SVG text.
+
+    Raises:
+        ValueError: for another step, or laws and names of different lengths.
+    """
+    if not 1 <= step <= len(STEPS) or not len(p) == len(q) == len(names):
+        raise ValueError(
+            f"step is 1 ... {len(STEPS)} and p, q, names have one length; "
+            f"got step {step} and lengths {len(p)}, {len(q)}, {len(names)}"
+        )
+    done, parts = play(p, q, *us), [_bars(p, q, names)]
+    if step >= 2:
+        parts.append(_strip(0, "u1: draw from q", q, names, us[0], [_Q] * len(q), f"→ {names[done.x]}"))
+    if step >= 3:
+        split, labels = np.array([done.accept_prob, 1 - done.accept_prob]), ["accept", "reject"]
+        title, said = (
+            f"u2: test {names[done.x]}, p/q = {p[done.x] / q[done.x]:.2f}",
+            labels[not done.accepted],
+        )
+        parts.append(_strip(1, title, split, labels, us[1], [_KEPT, _LOST], f"→ {said}"))
+    if step == 4 and not done.accepted:
+        law, said = residual(p, q), f"→ {names[done.token]}"
+        parts.append(_strip(2, "u3: draw from the residual", law, names, us[2], ["#56B4E9"] * len(p), said))
+    elif step == 4:
+        parts.append(_text(_LEFT, _TOP + 2 * 58 + 24, f"{names[done.x]} is kept: no third draw", 13))
+    height = _TOP + 58 * 3
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="12">'
+        '<defs><pattern id="h" width="7" height="7" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><rect width="7" height="7" fill="#D6E6F2"/>'
+        '<path d="M0 0V7" stroke="#000000" stroke-width="1.6"/></pattern></defs>'
+        f'<rect width="{_WIDTH}" height="{height}" fill="#FFFFFF"/>{"".join(parts)}</svg>'
+    )
+
+
+def page(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float], step: int = 4) -> str:
+    """Picture and words as HTML that needs no file."""
+    said = words(p, q, names, us, step)
+    data = base64.b64encode(picture(p, q, names, us, step).encode()).decode()
+    image = f'<img src="data:image/svg+xml;base64,{data}" width="{_WIDTH}" alt="{escape(said)}">'
+    return f"<p>{escape(said)}</p>{image}"
+
+
+def stepper(
+    p: np.ndarray, q: np.ndarray, names: Sequence[str], rejected: Sequence[float], accepted: Sequence[float]
+) -> None:
+    """Show the round with sliders; without a kernel, a rejected round and an accepted one.
+
+    Args:
+        p, q: (V,) laws of target and draft.
+        names: (V,) what to call the tokens.
+        rejected, accepted: (u1, u2, u3) of the static page's rounds; the widget starts with the first.
+    """
+    import ipywidgets as widgets
+
+    wide = {"layout": {"width": "420px"}, "style": {"description_width": "130px"}}
+    step = widgets.SelectionSlider(options=[(f"{i}: {name}", i) for i, name in enumerate(STEPS, 1)], value=4,
+                                   description="step", **wide)  # fmt: skip
+    mix = widgets.FloatSlider(value=0, min=0, max=1, step=0.05, description="better draft: q → p", **wide)
+    us = [
+        widgets.FloatSlider(value=u, min=0, max=0.99, step=0.01, description=what, **wide)
+        for u, what in zip(rejected, ("u1: draw", "u2: test", "u3: correct"), strict=True)
+    ]
+    shown = widgets.HTML()
+
+    def draw(_: Any = None) -> None:
+        nearer = (1 - mix.value) * np.asarray(q) + mix.value * np.asarray(p)
+        shown.value = page(p, nearer, names, [u.value for u in us], step.value)
+
+    for control in (step, mix, *us):
+        control.observe(draw, "value")
+    draw()
+    static = f"<h4>A round that rejects</h4>{page(p, q, names, rejected)}"
+    static += f"<h4>A round that accepts</h4>{page(p, q, names, accepted)}"
+    box = widgets.VBox([widgets.HBox([step, mix]), widgets.HBox([us[0], us[1]]), us[2], shown])
+    show(box, static, "One round of rejection sampling: p, q, the draft token, its test, the residual")
+
+
+def _bars(p: np.ndarray, q: np.ndarray, names: Sequence[str]) -> str:
+    """p and q side by side for each token; the excess of p, which the residual shares out, is hatched."""
+    tall, ground = 120, _TOP - 28
+    scale, pitch = tall / max(p.max(), q.max()), _STRIP / len(p)
+    wide, parts = pitch * 0.32, []
+    for i, name in enumerate(names):
+        x0 = _LEFT + i * pitch + pitch * 0.14
+        for x, value, color in ((x0, p[i], _P), (x0 + wide + 3, q[i], _Q)):
+            parts.append(_rect(x, ground - value * scale, wide, value * scale, color))
+            parts.append(_text(x + wide / 2, ground - value * scale - 4, f"{value:.2f}", 11, "middle"))
+        if p[i] > q[i]:
+            parts.append(_rect(x0, ground - p[i] * scale, wide, (p[i] - q[i]) * scale, "url(#h)"))
+        parts.append(_text(x0 + wide + 1.5, ground + 15, name, 13, "middle"))
+    legend = ((_P, "p, target"), (_Q, "q, draft"), ("url(#h)", "the part of p above q: the residual"))
+    for i, (fill, what) in enumerate(legend):
+        parts += [_rect(_LEFT + i * 110, 4, 14, 12, fill), _text(_LEFT + i * 110 + 19, 14, what, 12)]
+    return "".join(parts) + f'<path d="M{_LEFT} {ground}h{_STRIP}" stroke="#000000"/>'
+
+
+def _strip(
+    row: int, title: str, law: np.ndarray, names: Sequence[str], u: float, colors: Sequence[str], said: str
+) -> str:
+    """The unit interval cut into the shares of a law, with a mark at u."""
+    top, left = _TOP + row * 58 + 14, float(_LEFT)
+    chosen, parts = pick_at(u, law), [_text(_LEFT, top - 4, title, 12)]
+    for i, share in enumerate(law):
+        if share > 0:
+            parts.append(_rect(left, top, share * _STRIP, 24, colors[i], 1.0 if i == chosen else 0.3))
+            if share * _STRIP > 8 * len(names[i]):
+                parts.append(_text(left + share * _STRIP / 2, top + 16, names[i], 12, "middle"))
+        left += share * _STRIP
+    at = _LEFT + u * _STRIP
+    parts.append(f'<path d="M{at:.1f} {top - 3}v30m-4 5l4 -5l4 5z" stroke="#000000" stroke-width="2"/>')
+    parts.append(_text(_LEFT + _STRIP + 8, top + 16, said, 12))
+    return "".join(parts)
+
+
+def _rect(x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" '
+        f'fill-opacity="{opacity}" stroke="#000000" stroke-width="0.7"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, size: int, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">{escape(text)}</text>'
