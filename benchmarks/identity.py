@@ -77,10 +77,10 @@ def main() -> int:
         for name in methods:
             drafter = build(name, Context(lm, loaded.tokenizer))
             tokens, rows = answer(recorder, drafter, prompt, arguments, stop)
-            same = next((i for i, (a, b) in enumerate(zip(tokens, expected)) if a != b), len(expected))
+            same = next((i for i, (a, b) in enumerate(zip(tokens, expected, strict=False)) if a != b), len(expected))
             counts[name][0] += tokens == expected
             counts[name][1] += min(same + 1, len(rows), len(alone))
-            counts[name][2] += sum(torch.equal(a, b) for a, b in zip(rows[: same + 1], alone))
+            counts[name][2] += sum(torch.equal(a, b) for a, b in zip(rows[: same + 1], alone, strict=False))
             if tokens != expected:
                 best = alone[same].double().topk(2).values
                 found.append(f"  {name}, {question.id}: token {same}, gap {float(best[0] - best[1]):.2g}")

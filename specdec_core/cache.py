@@ -7,7 +7,7 @@ the tree being checked (the rows *in flight*) follow in tree order, and `commit`
 from __future__ import annotations
 
 import math
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -147,10 +147,10 @@ class Batch:
     def attend(self, layer, query, key, value, flights: Sequence[Flight], scale, softcap=None, window=None):
         """As `KVCache.attend`; rows (n1 + n2 + ..., heads, head_dim) belong to the flights in order."""
         sizes = [flight.rows for flight in flights]
-        rows = zip(query.split(sizes), key.split(sizes), value.split(sizes))
+        rows = zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)
         parts = [
             cache.attend(layer, q, k, v, flight, scale, softcap, window)
-            for cache, flight, (q, k, v) in zip(self.caches, flights, rows)
+            for cache, flight, (q, k, v) in zip(self.caches, flights, rows, strict=True)
         ]
         return torch.cat(parts)
 
@@ -185,12 +185,12 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
         if not fresh:
             continue
         done.update(fresh)
-        for buffer, rows in zip((keys, values), in_flight):
+        for buffer, rows in zip((keys, values), in_flight, strict=True):
             buffer[base : base + len(path)] = rows[path]
         result = _attend(query, keys, values, flight.path_bias(index, groups, window), scale, softcap)
         fresh = [row - flight.first for row in fresh]
         out[fresh] = result[fresh]
-    for buffer, rows in zip((keys, values), in_flight):
+    for buffer, rows in zip((keys, values), in_flight, strict=True):
         buffer[base : base + total] = rows
     return out
 

@@ -8,11 +8,10 @@ token, so prefill reads ``context[:-1]`` and the first token needs no special ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter
-from typing import Iterator, Sequence
-
-import numpy as np
 
 from .drafters.base import Budget, Drafter
 from .drafters.null import NullDrafter
@@ -21,7 +20,7 @@ from .interface import LanguageModel
 from .rng import Rng, spawn
 from .sampling import Sampling
 from .stopping import Stop
-from .trace import Step, Trace
+from .trace import PHASES, Step, Trace
 from .tree import DraftTree
 from .verify import clip, verify
 
@@ -57,7 +56,7 @@ def generate(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None =
     return run.result()
 
 
-def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, **options) -> "Run":
+def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, **options) -> Run:
     """Decode step by step: iterating yields each `Step`; ``result()`` afterwards gives the `Generation`.
 
     Args:
@@ -145,8 +144,8 @@ class Run:
 
         if self.watch.reason == "length" and room < remaining:
             self.watch.reason = "context"
-        spans = [after - before for before, after in zip(clock, clock[1:])]
-        seconds = dict(zip(("draft", "forward", "verify", "commit", "observe"), spans))
+        spans = [after - before for before, after in pairwise(clock)]
+        seconds = dict(zip(PHASES, spans, strict=True))
         step = Step(before, tree.without_q(), verdict, emitted, seconds)
         self.trace.steps.append(step)
         return step
@@ -174,7 +173,7 @@ def _check_tree(tree: DraftTree, root: int, budget: Budget, vocab_size: int, nam
         problem = f"is rooted at token {tree.tokens[0]}, not at the last token {root}"
     elif tree.size > budget.nodes or (tree.size and tree.depths.max() > budget.depth):
         problem = f"has {tree.size} nodes and depth {tree.depths.max()}; {budget} allows fewer"
-    elif tree.size and not (0 <= tree.tokens.min() and tree.tokens.max() < vocab_size):
+    elif tree.size and not (tree.tokens.min() >= 0 and tree.tokens.max() < vocab_size):
         problem = f"holds token ids outside 0 ... {vocab_size - 1}"
     elif tree.q is not None and tree.size and tree.q.shape[1] != vocab_size:
         problem = f"has laws q over {tree.q.shape[1]} tokens; the target has {vocab_size}"

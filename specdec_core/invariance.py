@@ -82,7 +82,7 @@ def _mismatches_after(lm, prefix: int, text: list[int], rng) -> int:
     for tree in (DraftTree.chain(text[0], text[1:]), DraftTree.from_paths(text[0], [*detours, text[1:]])):
         lm.rewind(prefix)
         logits = lm.forward(tree).logits
-        wrong += sum(not torch.equal(logits[row], one) for row, one in zip(_find(tree, text), alone))
+        wrong += sum(not torch.equal(logits[row], one) for row, one in zip(_find(tree, text), alone, strict=True))
     return wrong
 
 

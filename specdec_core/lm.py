@@ -6,7 +6,7 @@ Only `commit` and `prefill` change what is remembered; the rows of a forward tha
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -152,7 +152,7 @@ class CachedLM:
                 self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden,
                           paths, self.shape.block)
             )  # fmt: skip
-        logits, hidden = zip(*parts)
+        logits, hidden = zip(*parts, strict=True)
         return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
 
     def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None, block=1):

@@ -7,7 +7,7 @@ for every way its draws can fall and adds up the probabilities: the exact law of
 
 from __future__ import annotations
 
-from typing import Callable, Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def spawn(seed: int) -> tuple[Rng, Rng]:
 class _Interval:
     """A uniform known only to lie in [lo, hi). Comparing it splits the run into the two cases."""
 
-    def __init__(self, owner: "_Branching"):
+    def __init__(self, owner: _Branching):
         self._owner, self.lo, self.hi = owner, 0.0, 1.0
 
     def __lt__(self, threshold: float) -> bool:

@@ -8,8 +8,8 @@ The order is the one of transformers: repetition and presence penalties, tempera
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
 import numpy as np
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Iterable, Sequence
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Stop:
         object.__setattr__(self, "strings", texts)
         object.__setattr__(self, "tokenizer", tokenizer)
 
-    def watch(self) -> "Watch":
+    def watch(self) -> Watch:
         """A fresh watch over one generation."""
         return Watch(self)
 

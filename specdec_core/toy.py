@@ -5,7 +5,7 @@ Same interface as `CachedLM`, no files, V = 3 ... 8. The exact tests enumerate i
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class TableLM:
         self._tree: DraftTree | None = None
 
     @classmethod
-    def random(cls, vocab_size: int, order: int = 1, seed: int = 0, scale: float = 1.5) -> "TableLM":
+    def random(cls, vocab_size: int, order: int = 1, seed: int = 0, scale: float = 1.5) -> TableLM:
         """A table of normal logits with standard deviation ``scale``."""
         rng = np.random.default_rng(seed)
         return cls(rng.normal(scale=scale, size=(vocab_size,) * (order + 1)))

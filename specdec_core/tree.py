@@ -7,9 +7,9 @@ same object. N counts the nodes besides the root.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Sequence
 
 import numpy as np
 
@@ -128,17 +128,17 @@ class DraftTree:
             path.append(int(self.parents[path[-1]]))
         return path[::-1]
 
-    def without_q(self) -> "DraftTree":
+    def without_q(self) -> DraftTree:
         """The same tree with the laws dropped, small enough to keep in a trace."""
         return self if self.q is None else DraftTree(self.tokens, self.parents, "point", None, self.candidate)
 
     @classmethod
-    def empty(cls, root: int) -> "DraftTree":
+    def empty(cls, root: int) -> DraftTree:
         """No draft: the root alone, which makes the step an autoregressive one."""
         return cls(np.array([root]), np.array([-1]))
 
     @classmethod
-    def chain(cls, root: int, tokens: Sequence[int], q: np.ndarray | None = None, draw: str = "point") -> "DraftTree":
+    def chain(cls, root: int, tokens: Sequence[int], q: np.ndarray | None = None, draw: str = "point") -> DraftTree:
         """One path. With q of shape (N, V), ``q[d]`` is the law from which token d was drawn.
 
         >>> DraftTree.chain(7, [1, 2]).parents.tolist()
@@ -152,7 +152,7 @@ class DraftTree:
         return cls(np.concatenate([[root], np.asarray(tokens, np.int64)]), np.arange(-1, rows - 1), draw, laws)
 
     @classmethod
-    def from_paths(cls, root: int, paths: Sequence[Sequence[int]], limit: int | None = None) -> "DraftTree":
+    def from_paths(cls, root: int, paths: Sequence[Sequence[int]], limit: int | None = None) -> DraftTree:
         """The trie of several continuations of the root; shared prefixes are stored once.
 
         ``limit`` bounds the number of nodes; earlier paths are kept first.

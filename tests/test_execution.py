@@ -7,8 +7,8 @@ import transformers as hf
 from test_architectures import random_tree
 from tiny_models import LLAMA, MODELS, VOCAB, plain_logits, randomized, tiny
 
-from specdec_core.engine import generate
 from specdec_core.drafters import PromptLookup
+from specdec_core.engine import generate
 from specdec_core.errors import UnsupportedModel
 from specdec_core.execution import Compiled, choose, packed
 from specdec_core.lm import CachedLM

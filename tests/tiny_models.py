@@ -21,7 +21,8 @@ MODELS = {
     "qwen3": (hf.Qwen3Config, {**LLAMA, "head_dim": 8}),
     "gpt2": (hf.GPT2Config, GPT2),
     "gemma": (hf.GemmaConfig, {**LLAMA, "head_dim": 8}),
-    "gemma2": (hf.Gemma2Config, GEMMA),
+    # transformers caps the scores of Gemma 2 in its eager attention only, in some versions.
+    "gemma2": (hf.Gemma2Config, {**GEMMA, "attn_implementation": "eager"}),
     "gemma3": (hf.Gemma3TextConfig, {**GEMMA, "layer_types": MIXED}),
     "phi": (hf.PhiConfig, {**LLAMA, "num_key_value_heads": 4}),
     "phi3": (hf.Phi3Config, LLAMA),

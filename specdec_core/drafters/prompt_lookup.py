@@ -7,7 +7,7 @@ dictionary reads however long the context is.
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from ..rng import Rng
 from ..tree import DraftTree

@@ -19,11 +19,11 @@ from ..tree import DraftTree
 
 NAME = "specdec"
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
-_KNOWN = frozenset(
-    "dropout scaling softcap sliding_window is_causal specdec_call position_ids cache_position use_cache "
-    "output_attentions output_hidden_states output_router_logits return_dict past_key_values cache layer_past "
-    "position_embeddings".split()
-)
+_KNOWN = {
+    "dropout", "scaling", "softcap", "sliding_window", "is_causal", "specdec_call", "position_ids", "cache_position",
+    "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
+    "past_key_values", "cache", "layer_past", "position_embeddings",
+}  # fmt: skip
 
 
 class _Call:
@@ -141,9 +141,8 @@ def refuse_unfit(model: PreTrainedModel) -> None:
         raise UnsupportedModel(f"{name} has no vocabulary projection; load it with AutoModelForCausalLM")
     if config.is_encoder_decoder:
         raise UnsupportedModel(f"{name} is an encoder-decoder model; a decoder-only causal language model is needed")
-    recurrent = sorted(
-        {kind for kind in getattr(config, "layer_types", None) or [] if kind not in ("full_attention", "sliding_attention")}
-    )
+    kinds = getattr(config, "layer_types", None) or []
+    recurrent = sorted(set(kinds) - {"full_attention", "sliding_attention"})
     if getattr(model, "_is_stateful", False) or recurrent:
         what = f"layers of type {recurrent}" if recurrent else "a recurrent state"
         raise UnsupportedModel(

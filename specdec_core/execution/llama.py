@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Callable
 
 import torch
 import torch.nn.functional as F
