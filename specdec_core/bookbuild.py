@@ -8,85 +8,21 @@ chapter is written only when all of its cells ran: whatever interrupts or fails 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from . import files
-from .errors import SpecdecError
+from .book import LANGUAGE, BookError, chapters, manifest, number, read, texts
+from .bookcheck import problems
 from .viz.fallback import VIEW
 from .viz.figures import FOLDER
-
-LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": 3},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": "ipython3",
-}
-# An absolute path that some machine has and the reader's has not.
-_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|Users|tmp|usr|opt|var|mnt|private|content)/\w[^\s'\"<>]*|\b[A-Z]:\\\\?\w\S*")
-_DATA_URI = re.compile(r"data:[\w/+-]+;base64,[A-Za-z0-9+/=]+")
-
-
-class BookError(SpecdecError):
-    """A chapter that could not be built, or differs from its source."""
-
-
-def chapters(root: Path, wanted: Sequence[str] = ()) -> list[Path]:
-    """The sources of the chapters, in order; all of them, or those whose number or name is wanted.
-
-    Raises:
-        BookError: there are no chapters under ``root``, or none of a wanted name.
-    """
-    sources = sorted((root / "chapters").glob("[0-9a-z]*.py"))
-    if not sources:
-        raise BookError(f"there is no chapter in {root / 'chapters'}; run this in the folder of the book.")
-    known = {name: source for source in sources for name in (source.stem, number(source))}
-    if unknown := [name for name in wanted if name not in known]:
-        raise BookError(f"no chapter {', '.join(unknown)}; choose from: {', '.join(map(number, sources))}.")
-    return sorted({known[name] for name in wanted}) if wanted else sources
-
-
-def number(source: Path) -> str:
-    """What a chapter is called.
-
-    >>> number(Path("chapters/00_start_here.py"))
-    '00'
-    """
-    return source.stem.partition("_")[0]
-
-
-def read(source: Path) -> Any:
-    """The notebook of a source, not executed, with cell ids that depend on the cells alone.
-
-    An id is made of a cell's text, so that it stays while other cells come and go.
-
-    Raises:
-        BookError: for a code cell with nothing in it, which has no place in the count.
-    """
-    import jupytext
-
-    notebook = jupytext.read(source, fmt="py:percent")
-    seen: Counter[str] = Counter()
-    for place, cell in enumerate(notebook.cells, start=1):
-        if not cell.source.strip():
-            raise BookError(f"{source.name}: cell {place} is empty; remove it.")
-        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
-        cell.id = f"{digest}-{seen[digest]}" if seen[digest] else digest
-        seen[digest] += 1
-    notebook.metadata["language_info"] = LANGUAGE
-    notebook.nbformat, notebook.nbformat_minor = 4, 5  # the first with cell ids
-    return notebook
 
 
 def build(source: Path, root: Path, timeout: float = 600) -> None:
@@ -108,7 +44,7 @@ def build(source: Path, root: Path, timeout: float = 600) -> None:
         figures = _figures(drawn, source)
         _publish(notebook, source, root, figures, Path(staged))
     for place, text in warned:
-        print(f"chapter {number(source)}: cell {place} wrote to stderr, not shown on the page:\n{text}", file=sys.stderr)
+        print(f"chapter {number(source)}: cell {place} wrote to stderr (not on the page):\n{text}", file=sys.stderr)
     print(f"chapter {number(source)}: done in {perf_counter() - start:.0f} s, {len(figures)} figures", flush=True)
 
 
@@ -124,18 +60,18 @@ def _execute(
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    name, code = number(source), [cell for cell in notebook.cells if cell.cell_type == "code"]
+    name, code = number(source), [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     client = NotebookClient(
         notebook, timeout=timeout, kernel_manager_class=_this_python(), kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
-        coalesce_streams=True,
+        coalesce_streams=True, extra_arguments=["--log-level=ERROR"],
     )  # fmt: skip
     place, warned, drawn = 0, [], {}
     try:
         with client.setup_kernel(env={**os.environ, FOLDER: str(staged)}):
-            for place, cell in enumerate(code, start=1):
+            for place, (index, cell) in enumerate(code, start=1):
                 _progress(f"chapter {name}: cell {place} of {len(code)}", last=place == len(code))
-                client.execute_cell(cell, notebook.cells.index(cell))
+                client.execute_cell(cell, index)
                 drawn |= {path: (place, cell.id) for path in staged.glob("*.json") if path not in drawn}
                 warned += [(place, out.text) for out in cell.outputs if out.get("name") == "stderr"]
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
@@ -189,19 +125,10 @@ def _tidy(notebook: Any, source: Path, root: Path) -> None:
                     f"chapter {number(source)}: cell {place} shows a widget that a page without a kernel cannot; "
                     f"display it with viz.fallback.show, which takes a static page as well."
                 )
-            for holder, key in _texts(output):
+            for holder, key in texts(output):
                 for path, short in places.items():
                     if len(path) > 1:
                         holder[key] = holder[key].replace(path, short)
-
-
-def _texts(output: Any) -> Iterator[tuple[Any, str]]:
-    """Where an output keeps text, as (container, key); images are left out."""
-    if "text" in output:
-        yield output, "text"
-    for kind, value in output.get("data", {}).items():
-        if kind.startswith("text/") and isinstance(value, str):
-            yield output["data"], kind
 
 
 def _figures(drawn: dict[Path, tuple[int, str]], source: Path) -> dict[str, dict[str, Any]]:
@@ -234,77 +161,11 @@ def _publish(notebook: Any, source: Path, root: Path, figures: dict[str, dict[st
     files.write(source.with_suffix(".ipynb"), nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n")
 
 
-def manifest(root: Path) -> dict[str, dict[str, Any]]:
-    """The records of all figures, by file name; empty before the first build.
-
-    Raises:
-        BookError: if the file cannot be read.
-    """
-    path = root / "figures" / "manifest.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise BookError(f"{path} cannot be read ({error}); restore it, or remove it and build the book.") from error
-
-
-def problems(source: Path, root: Path) -> list[str]:
-    """What is wrong with a built chapter, a line each: other cells than its source, errors, paths, counts."""
-    import nbformat
-
-    path = source.with_suffix(".ipynb")
-    if not path.is_file():
-        return [f"{path.name} is missing; build the chapter"]
-    built, wanted = nbformat.read(path, as_version=nbformat.NO_CONVERT), read(source)
-    found = []
-    cells = [(cell.cell_type, cell.get("id"), cell.source) for cell in built.cells]
-    if cells != [(cell.cell_type, cell.id, cell.source) for cell in wanted.cells]:
-        found.append("its cells are not those of the source; build it again")
-    if "widgets" in built.metadata:
-        found.append("it holds the state of widgets (metadata.widgets)")
-    code = [cell for cell in built.cells if cell.cell_type == "code"]
-    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
-        found.append(f"its execution counts are {[cell.execution_count for cell in code]}, not 1 ... {len(code)}")
-    for place, cell in enumerate(code, start=1):
-        for output in cell.outputs:
-            if output.output_type == "error":
-                found.append(f"code cell {place} holds an error: {output.ename}: {output.evalue}")
-            if output.get("name") == "stderr":
-                found.append(f"code cell {place} holds output of stderr")
-            if VIEW in output.get("data", {}):
-                found.append(f"code cell {place} refers to a widget that is gone")
-            for holder, key in _texts(output):
-                if paths := local_paths(holder[key], root):
-                    found.append(f"code cell {place} shows a path of some machine: {paths[0]}")
-    ids = {cell.get("id") for cell in code}
-    for name, entry in manifest(root).items():
-        if entry["chapter"] == number(source):
-            if entry["cell"] not in ids:
-                found.append(f"{name} was drawn by a cell that is not there")
-            if not (root / "figures" / name).is_file():
-                found.append(f"figures/{name} is missing")
-    return [f"{path.name}: {line}" for line in found]
-
-
-def local_paths(text: str, root: Path) -> list[str]:
-    """Absolute paths in a text, images in it not counted.
-
-    >>> local_paths("see figures/00-race.svg, https://example.org/usr/x", Path("."))
-    []
-    >>> local_paths("File /home/ada/x.py, line 3", Path("."))
-    ['/home/ada/x.py,']
-    """
-    text = _DATA_URI.sub("", text)
-    found = _PATH.findall(text)
-    return found + [place for place in (str(root.resolve()), sys.prefix) if len(place) > 1 and place in text]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m specdec_core.bookbuild", description="Execute the chapters.")
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="numbers or names (default: all)")
-    parser.add_argument("--check", action="store_true", help="execute nothing; compare notebooks with their sources")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds a cell may take (default: 600)")
+    parser.add_argument("--check", action="store_true", help="compare notebooks with their sources")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for a cell (default: 600)")
     arguments = parser.parse_args(argv)
     root = Path.cwd()
     try:

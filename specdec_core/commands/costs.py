@@ -47,7 +47,7 @@ def table(costs: Any) -> str:
           8      16.00 [15.00, 20.00]        1.60         2.00
     """
     lines = ["  q       t(q), ms                must yield   ms a token, all accepted"]
-    for q, middle, low, high in zip(costs.widths, costs.median, costs.low, costs.high):
+    for q, middle, low, high in zip(costs.widths, costs.median, costs.low, costs.high, strict=True):
         times = f"{1e3 * middle:.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]"
         lines.append(f"{q:3}      {times:24} {costs.break_even(q):7.2f} {1e3 * middle / q:12.2f}")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ from .style import used
 
 FOLDER = "SPECDEC_FIGURES"
 _NAME = re.compile(r"(\d\d|appendix)(-[a-z0-9]+)+")
-_WIDTH = 112  # characters of a caption line
+_WIDTH = 130  # characters of a caption line
 _SCALE = 1.5  # pixels of the PNG per pixel on the page
 
 

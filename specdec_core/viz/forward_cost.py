@@ -26,7 +26,8 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
         axes = fig.add_subplot()
         low, high = ([ms * value for value in side] for side in (costs.low, costs.high))
         axes.fill_between(widths, low, high, color="#0072B2", alpha=0.2, linewidth=0)
-        axes.plot(widths, [ms * value for value in costs.median], **style.line(1), label="t(q), one forward with q rows")
+        middle = [ms * value for value in costs.median]
+        axes.plot(widths, middle, **style.line(1), label="t(q), one forward with q rows")
         one_by_one = [ms * q * costs.t(1) for q in widths]
         axes.plot(widths, one_by_one, color="black", linestyle=":", label="q · t(1), the same q tokens one by one")
         if floor is not None:
@@ -42,7 +43,7 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
         axes.set_xticks(widths, [str(q) for q in widths])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.minorticks_off()
-        axes.set_yticks(_ticks(min(low) * 0.8, max(one_by_one)))
+        axes.set_yticks(_ticks(*axes.get_ylim()))
         axes.set_xlabel("q, rows in the forward (the last token and q − 1 drafted ones)")
         axes.set_ylabel("milliseconds")
         axes.legend(loc="upper left")
@@ -53,13 +54,27 @@ def slider(costs: Costs) -> None:
     """Show t(q) with a slider for q; without a kernel, a table over the measured widths."""
     import ipywidgets as widgets
 
-    from ..commands.costs import table
-
     chosen = widgets.IntSlider(value=8, min=1, max=costs.widths[-1], description="q", layout={"width": "70%"})
     page = widgets.HTML(_page(costs, chosen.value))
     chosen.observe(lambda change: setattr(page, "value", _page(costs, change["new"])), "value")
-    static = f'<pre style="line-height:1.35">{table(costs)}</pre>'
-    show(widgets.VBox([chosen, page]), static, "t(q) by the number of rows q")
+    show(widgets.VBox([chosen, page]), table(costs), "t(q) by the number of rows q")
+
+
+def table(costs: Costs) -> str:
+    """An HTML table over the measured widths: t(q), what it must yield, and the time a token if all is accepted."""
+    head = ("q", "t(q), ms", "ms a token, all accepted", "tokens to break even", "α to break even")
+    rows = [
+        (
+            f"{q}",
+            f"{1e3 * t:.1f}",
+            f"{1e3 * t / q:.1f}",
+            f"{costs.break_even(q):.2f}",
+            "–" if q == 1 else "impossible" if costs.break_even(q) > q else f"{_alpha(costs, q):.2f}",
+        )
+        for q, t in zip(costs.widths, costs.median, strict=True)
+    ]
+    lines = ["".join(f"<th>{cell}</th>" for cell in head), *("".join(f"<td>{c}</td>" for c in row) for row in rows)]
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def reading(costs: Costs, q: int) -> str:
@@ -77,8 +92,14 @@ accepted with probability 0.38.'
     best = f"{times} {drafts}: {1e3 * costs.t(q) / q:.1f} ms a token."
     if must > q:
         return f"{best} Even so it loses: one by one, a token takes {1e3 * costs.t(1):.1f} ms."
-    alpha = alpha_for(max(1.0, must), q - 1)
+    if must <= 1:
+        return f"{best} It takes no longer than one row, so it cannot lose."
+    alpha = _alpha(costs, q)
     return f"{best} To break even it must yield {must:.2f} tokens: each draft accepted with probability {alpha:.2f}."
+
+
+def _alpha(costs: Costs, q: int) -> float:
+    return alpha_for(max(1.0, costs.break_even(q)), q - 1)
 
 
 def _page(costs: Costs, q: int) -> str:

@@ -8,23 +8,31 @@ and a rejected draft is struck through: each can be told apart without color.
 from __future__ import annotations
 
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any
 
 from ..trace import Trace
 from .fallback import show
 
-# kind: (what the legend says, style)
+# kind: (what the legend says, element, style). The elements alone still mark where a page drops the styles.
 LOOKS = {
-    "accepted": ("drafted and accepted", "background:#BFE3F5;border-bottom:2px solid #0072B2"),
-    "correction": ("the target's correction after a rejection", "background:#FFFFFF;outline:1.5px solid #D55E00"),
-    "bonus": ("the bonus token after a full acceptance", "background:#EAF6E9;border-bottom:4px double #009E73"),
-    "plain": ("written with no draft to check", ""),
-    "rejected": ("drafted and rejected", "color:#6B6B6B;text-decoration:line-through #6B6B6B"),
-    "untested": ("drafted, never tested: behind a rejection", "color:#6B6B6B;border-bottom:1px dotted #6B6B6B"),
-}
+    "accepted": (
+        "drafted and accepted", "u", "text-decoration:none;background:#BFE3F5;border-bottom:2px solid #0072B2",
+    ),
+    "correction": ("the target's correction after a rejection", "b", "font-weight:normal;outline:1.5px solid #D55E00"),
+    "bonus": (
+        "the bonus token after a full acceptance", "em",
+        "font-style:normal;background:#EAF6E9;border-bottom:4px double #009E73",
+    ),
+    "plain": ("written with no draft to check", "span", ""),
+    "rejected": ("drafted and rejected", "s", "color:#6B6B6B"),
+    "untested": (
+        "drafted, never tested: behind a rejection", "small",
+        "font-size:100%;color:#6B6B6B;border-bottom:1px dotted",
+    ),
+}  # fmt: skip
 _PAGE = (
-    "background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
+    "margin:0;background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
     "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px;line-height:1.65;white-space:pre-wrap"
 )
 _SMALL = "font-family:sans-serif;font-size:12px;line-height:1.7;white-space:normal"
@@ -60,7 +68,7 @@ def pieces(tokens: list[int], tokenizer: Any) -> list[str]:
     """
     texts = [tokenizer.decode(tokens[:n], skip_special_tokens=False) for n in range(1, len(tokens) + 1)]
     shown = list(accumulate((text.rstrip("\ufffd") for text in texts), lambda old, new: max(old, new, key=len)))
-    return [new[len(old) :] for old, new in zip(["", *shown], shown)]
+    return [new[len(old) :] for old, new in zip(["", *shown], shown, strict=False)]
 
 
 def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None = None) -> str:
@@ -81,9 +89,9 @@ def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None 
     shown = steps if step is None else steps[:step]
     texts = iter(pieces([token for one in shown for token in one["tokens"]], tokenizer))
     marks, parts = [kinds(one) for one in shown], []
-    for number, (one, marked) in enumerate(zip(shown, marks), start=1):
-        spans = [_span(next(texts), kind) for kind in marked]
-        text = "".join(spans)
+    for number, marked in enumerate(marks, start=1):
+        spans = [(kind, "".join(next(texts) for _ in run)) for kind, run in groupby(marked)]
+        text = "".join(_span(text, kind) for kind, text in spans)
         parts.append(f'<span style="box-shadow:0 0 0 2px #E69F00">{text}</span>' if number == step else text)
     used = {kind for marked in marks for kind in marked}
     if step is None:
@@ -91,8 +99,8 @@ def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None 
     else:
         head, draft = _summary(record, step), _draft(steps[step - 1], tokenizer)
         used |= {"rejected", "untested"} if draft else set()
-    legend = " &nbsp; ".join(_span(what, kind) for kind, (what, _) in LOOKS.items() if kind in used)
-    answer = f'<div style="{_PAGE}">{"".join(parts)}</div>'
+    legend = " &nbsp; ".join(_span(what, kind) for kind, (what, *_) in LOOKS.items() if kind in used)
+    answer = f'<pre style="{_PAGE}">{"".join(parts)}</pre>'
     return f'<div><div style="{_SMALL}">{head}</div>{draft}{answer}<div style="{_SMALL}">{legend}</div></div>'
 
 
@@ -121,7 +129,13 @@ def replay(trace: Trace | dict[str, Any], tokenizer: Any) -> None:
 
 
 def _span(text: str, kind: str) -> str:
-    return f'<span title="{kind}" style="{LOOKS[kind][1]}">{escape(text)}</span>' if text else ""
+    if not text:
+        return ""
+    _, element, style = LOOKS[kind]
+    shown = escape(text)
+    if kind != "plain" and not text.strip():
+        shown = shown.replace("\n", "↵\n", 1)  # a mark on a line break alone would be invisible
+    return f'<{element} title="{kind}" style="{style}">{shown}</{element}>'
 
 
 def _summary(record: dict[str, Any], count: int) -> str:
@@ -145,6 +159,6 @@ def _draft(step: dict[str, Any], tokenizer: Any) -> str:
     rows = [i for i in range(1, len(tokens)) if i not in set(step["scratch"])]
     look = {i: "accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows}
     texts = pieces([tokens[i] for i in rows], tokenizer)
-    spans = "".join(_span(text, look[i]) for i, text in zip(rows, texts))
+    spans = "".join(_span(text, look[i]) for i, text in zip(rows, texts, strict=True))
     kept = f"{len(accepted)} of {len(rows)} kept"
-    return f'<div style="{_SMALL}">The draft of this step, {kept}:</div><div style="{_PAGE}">{spans}</div>'
+    return f'<div style="{_SMALL}">The draft of this step, {kept}:</div><pre style="{_PAGE}">{spans}</pre>'

@@ -7,8 +7,9 @@ paper is drawn in `QUOTED`: hollow, gray, dotted, never to be taken for a measur
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 # black, blue, vermilion, bluish green, reddish purple, sky blue, orange, yellow
 PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442")
