@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import sys
@@ -64,7 +65,7 @@ def _execute(
     client = NotebookClient(
         notebook, timeout=timeout, kernel_manager_class=_this_python(), kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
-        coalesce_streams=True, extra_arguments=["--log-level=ERROR"],
+        coalesce_streams=True, shutdown_kernel="immediate", extra_arguments=["--log-level=ERROR"],
     )  # fmt: skip
     place, warned, drawn = 0, [], {}
     try:
@@ -85,6 +86,8 @@ def _execute(
             f"chapter {name}: cell {place} of {len(code)} failed, and the chapter was left as it was.\n{traceback}"
         ) from error
     except KeyboardInterrupt:
+        # The cell that was running is a task of asyncio, which would complain about its end.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         print(f"\nchapter {name}: interrupted in cell {place} of {len(code)}; left as it was.", file=sys.stderr)
         raise
     return warned, drawn

@@ -32,9 +32,10 @@ LOOKS = {
     ),
 }  # fmt: skip
 _PAGE = (
-    "margin:0;background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
+    "margin:3px 0;background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
     "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px;line-height:1.65;white-space:pre-wrap"
 )
+_FRAME = "box-shadow:0 0 0 2px #E69F00"
 _SMALL = "font-family:sans-serif;font-size:12px;line-height:1.7;white-space:normal"
 
 
@@ -92,14 +93,16 @@ def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None 
     for number, marked in enumerate(marks, start=1):
         spans = [(kind, "".join(next(texts) for _ in run)) for kind, run in groupby(marked)]
         text = "".join(_span(text, kind) for kind, text in spans)
-        parts.append(f'<span style="box-shadow:0 0 0 2px #E69F00">{text}</span>' if number == step else text)
+        parts.append(f'<span style="{_FRAME}">{text}</span>' if number == step else text)
     used = {kind for marked in marks for kind in marked}
     if step is None:
         head, draft = _summary(record, len(steps)), ""
     else:
-        head, draft = _summary(record, step), _draft(steps[step - 1], tokenizer)
-        used |= {"rejected", "untested"} if draft else set()
+        head, (draft, looks) = _summary(record, step), _draft(steps[step - 1], tokenizer)
+        used |= looks
     legend = " &nbsp; ".join(_span(what, kind) for kind, (what, *_) in LOOKS.items() if kind in used)
+    if step is not None:
+        legend += f' &nbsp; <span style="{_FRAME}">the tokens of this step</span>'
     answer = f'<pre style="{_PAGE}">{"".join(parts)}</pre>'
     return f'<div><div style="{_SMALL}">{head}</div>{draft}{answer}<div style="{_SMALL}">{legend}</div></div>'
 
@@ -150,15 +153,16 @@ def _summary(record: dict[str, Any], count: int) -> str:
     )
 
 
-def _draft(step: dict[str, Any], tokenizer: Any) -> str:
-    """What this step drafted, each node marked; a tree is listed in the order of its rows."""
+def _draft(step: dict[str, Any], tokenizer: Any) -> tuple[str, set[str]]:
+    """What this step drafted, a tree in the order of its rows, each node marked; and the kinds of mark used."""
     tokens = step["tree"]["tokens"]
-    if len(tokens) == 1:
-        return f'<div style="{_SMALL}">This step had no draft.</div>'
     tested, accepted = {node for node, _ in step["tested"]}, set(step["accepted"])
     rows = [i for i in range(1, len(tokens)) if i not in set(step["scratch"])]
-    look = {i: "accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows}
+    if not rows:
+        return f'<div style="{_SMALL}">This step had no draft.</div>', set()
+    look = ["accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows]
     texts = pieces([tokens[i] for i in rows], tokenizer)
-    spans = "".join(_span(text, look[i]) for i, text in zip(rows, texts, strict=True))
+    spans = "".join(_span(text, kind) for kind, text in zip(look, texts, strict=True))
     kept = f"{len(accepted)} of {len(rows)} kept"
-    return f'<div style="{_SMALL}">The draft of this step, {kept}:</div><pre style="{_PAGE}">{spans}</pre>'
+    html = f'<div style="{_SMALL}">The draft of this step, {kept}:</div><pre style="{_PAGE}">{spans}</pre>'
+    return html, set(look)
