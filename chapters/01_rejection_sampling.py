@@ -30,7 +30,7 @@
 #
 # **Taken for granted:** chapter 00, and probabilities that add up to one. Nothing about rejection sampling.
 #
-# **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores. Until the last two sections no model takes part.
+# **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores. Until the last three sections no model takes part.
 
 # %% [markdown]
 # ## Set up
@@ -680,11 +680,13 @@ print("the second sibling tested against p:", exact(total_variation(words(forget
 
 # %% [markdown]
 # How much do siblings bring? Beside the two ways to draw them stands a third, not to draw at all: propose the $k$ best tokens of $q$ as point masses, which are accepted with probability
-# $\sum_{i \le k} p(x_i)$. Which is best depends on the target, so we take twelve random pairs of laws over five tokens twice: as they are, and with $p$ sharpened as by $T = 0.2$.
+# $\sum_{i \le k} p(x_i)$. Which is best depends on the target, so we take twelve random laws $p$ over five tokens, each with a $q$ that is half $p$ and half noise, twice: as they are, and
+# with $p$ sharpened as by $T = 0.2$.
 
 # %%
 ks, random = range(1, 6), np.random.default_rng(0)
-pairs = [(random.dirichlet(np.ones(5)), random.dirichlet(np.ones(5))) for _ in range(12)]
+draws = [random.dirichlet(np.ones(5), size=2) for _ in range(12)]
+pairs = [(p_, (p_ + noise) / 2) for p_, noise in draws]
 sharp = [(Sampling(temperature=0.2).law(np.log(p_)), q_) for p_, q_ in pairs]
 
 
@@ -698,7 +700,7 @@ def curves(pairs):
     return {
         "drawn without replacement": [drawn(k, False) for k in ks],
         "drawn i.i.d.": [drawn(k, True) for k in ks],
-        "the k best of q, not drawn": [np.mean([p_[np.argsort(-q_)[:k]].sum() for p_, q_ in pairs]) for k in ks],
+        "the k best of q, not drawn": [np.mean([p_[np.argsort(-q_)][:k].sum() for p_, q_ in pairs]) for k in ks],
     }
 
 # %%
@@ -715,7 +717,7 @@ figures.save(fig, "01-siblings", alt=alt)
 
 # %% [markdown]
 # Five siblings out of five tokens without replacement miss nothing; independent ones come back to tokens that were rejected. Not drawing loses much against a target that itself
-# draws widely, and loses little or even wins against one that is nearly certain: at $T = 0$ a drawn sibling can only be worse than the best one. All three are in the
+# draws widely. Against one that is nearly certain it can win, as it does on the right from two siblings on: at $T = 0$ a drawn sibling can only be worse than the best one. All three are in the
 # package: the tree says how its siblings were made (`draw` is `"iid"`, `"without_replacement"` or `"point"`), and `verify` reads the rule from it.
 
 # %% [markdown]
@@ -790,7 +792,8 @@ lost = [n for n in places if not rounds[n][1].accepted]
 print(f"{len(kept)} of {len(places)} drafts accepted; expected, the sum of β: {sum(betas.values()):.1f}")
 
 # %%
-shown = {"accepted": min(kept, key=chance.get), "rejected": max(lost, key=chance.get)}
+risked = [n for n in kept if chance[n] < 1] or kept
+shown = {"accepted": max(risked, key=lambda n: qs[n][rounds[n][0]]), "rejected": max(lost, key=chance.get)}
 for how, n in shown.items():
     x, y = rounds[n][0], rounds[n][1].next_token
     print(f"{how} after “…{tokenizer.decode(ids[max(0, n - 8) : n])}”: draft “{tokenizer.decode([x])}”")
@@ -980,7 +983,7 @@ alt = "Exact probabilities of three-token texts, equal for both methods; the sha
 figures.save(fig, "01-laws", alt=alt, model=loaded)
 
 # %% [markdown]
-# The bars agree to the last digit. The marks, ten runs each, agree neither with the law nor with each other, and there is nothing wrong with them. **Lossless is a statement about
+# The bars agree, up to 1e-12. The marks, ten runs each, agree neither with the law nor with each other, and there is nothing wrong with them. **Lossless is a statement about
 # laws.** It does not say that two runs give the same text, and two equal texts do not prove it. Longer texts, all drawn at $T = 1$ with nothing cut:
 
 # %%
