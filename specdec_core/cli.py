@@ -20,6 +20,7 @@ COMMANDS = {
     "model": ("model", "fetch, check and describe the default model"),
     "datastore": ("datastore", "build, describe and search the datastores that REST retrieves from"),
     "race": ("race", "measure methods on tasks; leave a table, a figure and a record"),
+    "recommend": ("recommend", "say which method to use for given prompts on this machine, and how to serve it"),
     "profile": ("profile", "say where a step's time goes, and how near the machine's limits it comes"),
     "costs": ("costs", "measure t(q), the time of a forward over q tokens, and keep it"),
     "generate": ("generate", "stream one answer with the accepted draft tokens marked"),

@@ -45,6 +45,7 @@ class Generation:
 def generate(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, **options) -> Generation:
     """Decode to the end. Takes the options of `stream`.
 
+    >>> import numpy as np
     >>> from specdec_core.toy import TableLM
     >>> lm = TableLM(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
     >>> generate(lm, [0], max_new_tokens=4).tokens

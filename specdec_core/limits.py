@@ -1,4 +1,4 @@
-"""The two limits that no forward can beat on this machine, measured: reading memory, and multiplying matrices.
+"""The two limits of this machine that no forward can beat, measured: reading memory, multiplying matrices.
 
 `costs.roofline` turns them into seconds.
 """
@@ -17,9 +17,11 @@ SIZES = {"cuda": 8192, "mps": 4096}  # sides of the square matrices; 1536 on a C
 
 @dataclass(frozen=True)
 class Limits:
-    """Attributes:
-    bandwidth: bytes read from memory a second.
-    flops: floating-point operations a second in a matrix product, a multiply-add being two.
+    """What the machine can do.
+
+    Attributes:
+        bandwidth: bytes read from memory a second.
+        flops: floating-point operations a second in a matrix product, a multiply-add being two.
     """
 
     bandwidth: float
@@ -32,9 +34,9 @@ def measure(
     repeats: int = 5,
     clock: Callable[[], float] = perf_counter,
 ) -> Limits:
-    """Sum an array of 256 MiB, and multiply two square matrices of ``dtype``; the best of ``repeats`` runs each.
+    """Sum an array of 256 MiB, and multiply two square matrices of ``dtype``; of each the best of some runs.
 
-    The best run, because a limit is what the machine can do, not what it does while others use it. On a CPU both
+    The best, because a limit is what the machine can do, not what it does while others use it. On a CPU both
     use torch's threads.
 
     Raises:

@@ -119,7 +119,7 @@ class Sampling:
             each computed when the walk reaches its row.
         """
         if self.greedy and not self.penalizes:
-            return logits.argmax(-1).cpu().numpy()
+            return argmax(logits)
         rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length)
         if self.greedy:
             return np.array([rows.scores(i).argmax() for i in range(len(tree.tokens))])
@@ -145,6 +145,19 @@ class _Rows:
         if i not in self._laws:
             self._laws[i] = self._sampling.law(self.scores(i))
         return self._laws[i]
+
+
+def argmax(logits) -> np.ndarray:
+    """(N,) int64 ids of the largest logit of each row of a torch tensor (N, V); the first of equal ones.
+
+    >>> import torch
+    >>> argmax(torch.tensor([[1.0, 3.0, 3.0]], dtype=torch.bfloat16)).tolist()
+    [1]
+    """
+    if logits.device.type == "cpu" and logits.element_size() == 2:
+        # torch's argmax takes 16-bit numbers one at a time on a CPU: 1.1 ms for 11 rows of 49152, against 0.4 ms.
+        return (logits == logits.amax(-1, keepdim=True)).numpy().argmax(-1)
+    return logits.argmax(-1).cpu().numpy()
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

@@ -1,7 +1,11 @@
 """Settings that every test shares, and the default model for the few that need a real one."""
 
 import pytest
+import torch
 from hypothesis import settings
+
+# Tiny models lose more by waiting for a second thread than they gain from it, many times more on a busy machine.
+torch.set_num_threads(1)
 
 # The same examples at every run and on every machine: a failure is then a failure for everyone.
 settings.register_profile("specdec", derandomize=True, deadline=None, database=None, max_examples=30)

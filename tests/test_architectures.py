@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from drafters_for_tests import KINDS, Adversary
 from tiny_models import LLAMA, MODELS, VOCAB, WINDOW, plain_logits, randomized, tiny
 
 from specdec_core.engine import generate
@@ -19,6 +20,10 @@ NUMERICS = {
     "invariant": dict(numerics="invariant", shape=Shape(32, 512)),
     "invariant, narrow": dict(numerics="invariant", shape=Shape(4, 8)),  # a tree takes several forwards
 }
+
+
+def small(config, **options):
+    return lambda: randomized(hf.AutoModelForCausalLM.from_config(config(**options)))
 
 
 def random_tree(rng, root, nodes=11):
@@ -46,6 +51,18 @@ def test_every_row_of_a_tree_is_a_plain_forward_of_its_path(name, numerics):
         lm.commit(path)
         context += [*tree.tokens[path[1:]].tolist(), int(rng.integers(VOCAB))]
         assert lm.length == len(context) - 1
+
+
+def test_a_mixture_of_experts_reads_a_tree_row_by_row():
+    """In float32: torch's grouped products have no float64."""
+    options = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": WINDOW}
+    model = small(hf.MixtralConfig, **options)().float()
+    lm, context = CachedLM(model), list(range(3, 3 + 2 * WINDOW))
+    lm.prefill(context[:-1])
+    tree = random_tree(np.random.default_rng(4), context[-1])
+    for i, row in enumerate(lm.forward(tree).logits):
+        path = tree.tokens[tree.path_to(i)].tolist()
+        torch.testing.assert_close(row, plain_logits(model, context[:-1] + path), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -86,16 +103,26 @@ def test_the_model_still_serves_its_own_generate_and_agrees(name):
     assert model.config.to_dict() == config and model.config._attn_implementation == implementation
 
 
+@pytest.mark.parametrize("numerics", NUMERICS)
+@pytest.mark.parametrize("name", MODELS)
+def test_no_greedy_output_changes_past_the_window(name, numerics):
+    """Adversaries of every kind, against the model's own forwards over the whole text."""
+    model, prompt = tiny(name), [9, 8, 7, 6]
+    text = list(prompt)
+    for _ in range(3 * WINDOW):
+        text.append(int(plain_logits(model, text).argmax()))
+    lm = CachedLM(model, prefill_chunk=4, **NUMERICS[numerics])
+    for kind in KINDS:
+        drafter = Adversary(kind, text, VOCAB, seed=3)
+        assert generate(lm, prompt, drafter, max_new_tokens=3 * WINDOW, seed=3).tokens == tuple(text[4:]), kind
+
+
 def test_one_object_decodes_one_prompt_after_another_and_grows():
     """A prompt longer than the room set aside for the last one, then a short one again."""
     lm = CachedLM(tiny("llama"))
     short = generate(lm, [5, 6], max_new_tokens=4).tokens
     assert generate(lm, list(range(1, 61)), max_new_tokens=30).tokens[-1] < VOCAB
     assert generate(lm, [5, 6], max_new_tokens=4).tokens == short
-
-
-def small(config, **options):
-    return lambda: randomized(hf.AutoModelForCausalLM.from_config(config(**options)))
 
 
 TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -140,7 +167,11 @@ REFUSED = {
         lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA)).train(),
         r"call model.eval\(\)",
     ),
-    # Attention in both directions; positions counted from 2; the same layers used several times over.
+    # A window in the mask that the layers do not tell; attention in both directions; positions counted from 2.
+    "PhimoeForCausalLM": (
+        lambda: small(hf.PhimoeConfig, **{**LLAMA, "num_local_experts": 2, "sliding_window": WINDOW})().float(),
+        "should attend within windows of",
+    ),
     "BertLMHeadModel": (
         small(hf.BertConfig, vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
               intermediate_size=16, **TOKENS),

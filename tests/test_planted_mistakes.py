@@ -142,7 +142,7 @@ def relabeled(draw, label):
     [("without_replacement", "iid"), ("point", "iid"), ("point", "without_replacement")],
 )
 def test_rule_that_does_not_match_the_draw_is_caught(drawn, label):
-    """Siblings without replacement under the i.i.d. rule; the draft's top k, which were not drawn at all, under both."""
+    """Siblings without replacement under the i.i.d. rule; the draft's top k, not drawn at all, under both."""
     draw = Draw(DRAFT, SIBLINGS, drawn)
     assert law_error(verify, relabeled(draw, label), TARGET) > WRONG
     assert law_error(verify, draw, TARGET) <= EXACT

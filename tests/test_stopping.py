@@ -40,7 +40,7 @@ def test_length_ends_inside_a_draft_and_a_stop_before_it_wins():
 
 
 def test_stop_string_that_straddles_two_tokens():
-    """``a`` ``bE`` ``ND`` ``c``, stopping at END: the text is ``ab``; token ``bE`` reaches into END and is not shown."""
+    """``a`` ``bE`` ``ND`` ``c``, stopping at END: the text is ``ab``; token ``bE`` reaches into END: not shown."""
     tokenizer = Pieces("a", "bE", "ND", "c")
     watch, kept = follow(Stop(strings="END", tokenizer=tokenizer), [0, 1], [2, 3])
     assert kept == [2, 1] and watch.reason == "stop_string"

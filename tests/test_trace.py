@@ -14,7 +14,7 @@ from specdec_core.trace import PHASES, Step, Trace
 from specdec_core.tree import DraftTree
 from specdec_core.verify import clip, verify
 
-SECONDS = dict(zip(PHASES, (0.5, 2.0, 0.25, 0.125, 0.0625)))
+SECONDS = dict(zip(PHASES, (0.5, 2.0, 0.25, 0.125, 0.0625), strict=True))
 
 
 def step(tree, target, keep=None, before=10):

@@ -1,6 +1,6 @@
 """Tiny random float64 models of many architectures, with windows and groups that a short text already exercises."""
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 import transformers as hf
@@ -30,7 +30,7 @@ MODELS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def tiny(name):
     """One of `MODELS`. Its weights are wide enough that a token depends on all tokens before it."""
     config, options = MODELS[name]

@@ -10,7 +10,9 @@ EXECUTIONS = ("auto", "eager", "packed", "compiled")  # execution.CHOICES, witho
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(
+    parser: argparse.ArgumentParser, numerics: tuple[str, ...] = ("fast", "invariant")
+) -> None:
     """--model, --dtype, --device, --threads, --execution, --numerics."""
     group = parser.add_argument_group("model")
     group.add_argument(
@@ -27,7 +29,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: auto, packed where possible)",
     )  # fmt: skip
     group.add_argument(
-        "--numerics", default="fast", choices=("fast", "invariant"),
+        "--numerics", default="fast", choices=numerics,
         help="invariant: logits are the same bits whatever was drafted (slower; default: fast)",
     )  # fmt: skip
 

@@ -232,6 +232,6 @@ def _measured(lm: Any) -> Callable[[int], float]:
     """t(q) of this model on this machine; beyond the widest forward measured, in proportion to q."""
     from ..costs import measure
 
-    costs = measure(lm)
+    costs = measure(lm, widths=(1, 2, 4, 8, 16, 32, 64), context=min(128, lm.max_length - 64), repeats=3)
     widest = costs.widths[-1]
     return lambda q: costs.t(min(q, widest)) * max(1.0, q / widest)

@@ -56,50 +56,60 @@ class Linear:
         return y + other if operation == "add" else y * other
 
 
+class Norm:
+    """Root-mean-square normalization over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+
+    def __init__(self, weight: torch.Tensor, eps: float):
+        self.weight, self.eps = weight, eps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+
 class Layer:
     """One decoder layer: normalize, attend, add; normalize, gated feed-forward, add."""
 
-    def __init__(self, layer: torch.nn.Module, eps: float, linear: type[Linear]):
+    def __init__(self, layer: torch.nn.Module, eps: float, linear: type[Linear], norm: type[Norm]):
         attention, mlp = layer.self_attn, layer.mlp
-        self.eps, self.scale, self.head_dim = eps, attention.scaling, attention.head_dim
-        self.norm_in, self.norm_out = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
+        self.scale, self.head_dim = attention.scaling, attention.head_dim
+        self.norm_in = norm(layer.input_layernorm.weight, eps)
+        self.norm_out = norm(layer.post_attention_layernorm.weight, eps)
         self.heads = attention.q_proj.out_features // self.head_dim
         self.kv_heads = attention.k_proj.out_features // self.head_dim
         # Qwen 3 normalizes each head of the queries and of the keys before rotating them.
-        self.norm_q = attention.q_norm.weight if hasattr(attention, "q_norm") else None
-        self.norm_k = attention.k_norm.weight if hasattr(attention, "k_norm") else None
+        self.norm_q = norm(attention.q_norm.weight, eps) if hasattr(attention, "q_norm") else None
+        self.norm_k = norm(attention.k_norm.weight, eps) if hasattr(attention, "k_norm") else None
         self.qkv = linear(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out, self.gate = linear(attention.o_proj), linear(mlp.gate_proj)
         self.up, self.down = linear(mlp.up_proj), linear(mlp.down_proj)
 
     def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Callable) -> torch.Tensor:
         """x (n, D) through the layer; ``attend(query, key, value, scale)`` on (n, heads, head_dim) owns the cache."""
-        rows, width = x.shape
-        qkv = self.qkv(F.rms_norm(x, (width,), self.norm_in, self.eps)).view(rows, -1, self.head_dim)
+        rows = len(x)
+        qkv = self.qkv(self.norm_in(x)).view(rows, -1, self.head_dim)
         turned = self.heads + self.kv_heads
         qk, value = qkv[:, :turned], qkv[:, turned:]
         if self.norm_q is not None:
-            shape = (self.head_dim,)
-            query = F.rms_norm(qk[:, : self.heads], shape, self.norm_q, self.eps)
-            qk = torch.cat([query, F.rms_norm(qk[:, self.heads :], shape, self.norm_k, self.eps)], 1)
+            qk = torch.cat([self.norm_q(qk[:, : self.heads]), self.norm_k(qk[:, self.heads :])], 1)
         # Rotary position: x cos + rotate_half(x) sin; the sign of the half is in the table of sines.
         qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
         mixed = attend(qk[:, : self.heads], qk[:, self.heads :], value, self.scale)
         x = self.out.combined(mixed.reshape(rows, -1), x, "add")
-        normed = F.rms_norm(x, (width,), self.norm_out, self.eps)
+        normed = self.norm_out(x)
         return self.down.combined(self.up.combined(normed, self.gate(normed, "swish"), "mul"), x, "add")
 
 
 class Stack:
     """Embedding, layers, final norm and vocabulary projection of a model, with its tables of rotary positions."""
 
-    def __init__(self, model: PreTrainedModel, linear: type[Linear], release: bool = False):
-        stack = model.model
-        self.eps = model.config.rms_norm_eps
-        self.embedding, self.norm = stack.embed_tokens.weight, stack.norm.weight
+    def __init__(
+        self, model: PreTrainedModel, linear: type[Linear] = Linear, norm: type[Norm] = Norm, release: bool = False
+    ):
+        stack, eps = model.model, model.config.rms_norm_eps
+        self.embedding, self.norm = stack.embed_tokens.weight, norm(stack.norm.weight, eps)
         self.layers = []
         for layer in stack.layers:
-            self.layers.append(Layer(layer, self.eps, linear))
+            self.layers.append(Layer(layer, eps, linear, norm))
             if release:
                 _empty(layer)
         self.head = linear(model.lm_head)
@@ -127,7 +137,7 @@ class Stack:
         x = F.embedding(ids, self.embedding)
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
-        x = F.rms_norm(x if keep is None else x[keep], x.shape[-1:], self.norm, self.eps)
+        x = self.norm(x if keep is None else x[keep])
         return self.head(x), x
 
 

@@ -1,0 +1,222 @@
+"""`specdec recommend`: which method for these prompts on this machine, in words, a table and ready lines."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .options import add_model_arguments, label, natural, open_model, positive, temperature
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--questions", type=Path, metavar="FILE",
+        help="JSON Lines, in Spec-Bench's format or ours (default: the project's own prompts)",
+    )  # fmt: skip
+    parser.add_argument("--minutes", type=_minutes, default=5.0, metavar="N", help="to spend (default: 5)")
+    parser.add_argument(
+        "--methods",
+        metavar="LIST",
+        help="to try, separated by commas (default: all that need no further files)",
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=positive, default=64, metavar="N", help="of an answer, at most (default: 64)"
+    )
+    parser.add_argument(
+        "--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy"
+    )
+    parser.add_argument("--seed", type=natural, default=0, help="default: 0")
+    add_model_arguments(parser)
+    where = parser.add_argument_group("results")
+    where.add_argument("--out", type=Path, metavar="FILE", help="the answer as Markdown")
+    where.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from ..advice import ran
+    from ..methods import check, split
+    from ..recommend import INTERRUPTED, recommend
+    from ..sampling import Sampling
+    from ..workloads import own, read_questions
+
+    for path in (arguments.out, arguments.json):
+        if path is not None:
+            _check_place(path)  # before minutes of measuring
+    names = split(arguments.methods) if arguments.methods is not None else None
+    check(names or ())
+    questions = own() if arguments.questions is None else read_questions(arguments.questions)
+    loaded, lm = open_model(arguments)
+    costs = _costs(arguments, loaded, lm)
+    advice = recommend(
+        lm,
+        loaded.tokenizer,
+        questions,
+        costs,
+        seconds=60 * arguments.minutes,
+        names=names,
+        max_new_tokens=arguments.max_new_tokens,
+        sampling=Sampling(temperature=arguments.temperature),
+        seed=arguments.seed,
+        stop_ids=loaded.stop_ids,
+        device=loaded.device,
+    )
+    threads = torch.get_num_threads()
+    place = f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
+    _leave(arguments, advice, f"{place}; {ran(advice)}", _record(arguments, advice, loaded, lm, costs))
+    return 130 if advice.stopped == INTERRUPTED else 0
+
+
+def _costs(arguments: argparse.Namespace, loaded: Any, lm: Any) -> Any:
+    """t(q): kept from before, or measured now. What is kept does not say by which execution it was
+    measured."""
+    from .. import costs
+    from ..errors import SpecdecError
+
+    usual = arguments.execution == "auto"
+    if usual:
+        try:
+            return costs.kept(loaded, lm.numerics)
+        except SpecdecError:
+            pass  # not measured yet, or unreadable: measure
+    print("measuring t(q), the time of a forward over q tokens", file=sys.stderr)
+    context = min(256, lm.max_length // 2)
+    found = costs.measure(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
+    if usual:
+        costs.keep(found, loaded, lm.numerics)
+    return found
+
+
+def engines(method: str) -> dict[str, Any]:
+    """The switches of serving engines for a method by name; none for one that they do not know of."""
+    from ..methods import MethodError, parse, settings
+    from ..serving import switches
+
+    try:
+        return switches(parse(method)[0], settings(method))
+    except MethodError:
+        return {}
+
+
+def _leave(arguments: argparse.Namespace, advice: Any, caption: str, record: dict[str, Any]) -> None:
+    import json
+    import shlex
+
+    from .. import tables
+    from ..advice import COLUMNS, LEGEND, paragraph, rows
+    from ..errors import SpecdecError
+    from ..files import write
+    from ..methods import BASELINE
+    from ..record import home_hidden
+
+    text, table = paragraph(advice), rows(advice)
+    ready = f"specdec generate --method {shlex.quote(advice.method)} PROMPT"
+    found = engines(advice.method) if advice.method != BASELINE else {}
+    said = [text, f"  {ready}", tables.text(table, COLUMNS)]
+    document = ["# Recommendation", text, f"```\n{ready}\n```", tables.markdown(table, COLUMNS)]
+    if found:
+        said.append("In the switches of serving engines:")
+        document.append("## Serving engines")
+    for engine, it in found.items():
+        head = f"{engine} {it.version}" + ("" if it.same else ", the nearest it has")
+        note = f" {it.note[0].upper()}{it.note[1:]}." if it.note else ""
+        said.append(f"{head}\n  {it.line}" + (f"\n {note}" if note else ""))
+        document.append(
+            f"**{head}**\n\n```\n{it.line}\n```\n\n{note} Source: {it.source}.".replace("\n\n ", "\n\n")
+        )
+    left_out = [home_hidden(f"left out: {name} ({why})") for name, why in advice.left_out.items()]
+    print("\n\n".join([*said, "\n".join([*left_out, LEGEND, caption])]))
+    document.append("\n\n".join([*left_out, LEGEND, caption]))
+    files = {arguments.json: json.dumps(record, indent=2, allow_nan=False) + "\n",
+             arguments.out: "\n\n".join(document) + "\n"}  # fmt: skip
+    for path, content in files.items():
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path, content)
+        except OSError as error:
+            raise SpecdecError(f"{path} could not be written ({error}); choose another place.") from error
+        print(f"wrote {path}")
+
+
+def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, costs: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+    from datetime import datetime
+
+    import torch
+
+    from .. import machine, record
+    from ..advice import paragraph
+    from ..manifest import file_hash
+    from ..methods import settings
+
+    def plain(value: Any) -> Any:
+        """JSON has no infinity."""
+        if isinstance(value, dict):
+            return {key: plain(inner) for key, inner in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    source = arguments.questions
+    return {
+        "format": 1,
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "argv": ["specdec", *map(record.home_hidden, arguments.argv)],
+        "commit": machine.commit(),
+        "machine": machine.describe(loaded.device),
+        "model": {
+            "name": record.home_hidden(loaded.name),
+            "weights_hash": loaded.weights_hash,
+            "dtype": str(loaded.dtype).removeprefix("torch."),
+            "device": str(loaded.device),
+            "execution": lm.why,
+            "threads": torch.get_num_threads(),
+        },
+        "questions": {"source": "own"}
+        if source is None
+        else {"source": source.name, "sha256": file_hash(source)},
+        "costs": costs.to_json(),
+        "method": advice.method,
+        "settings": settings(advice.method),
+        "paragraph": paragraph(advice),
+        "stopped": advice.stopped,
+        "seconds": advice.seconds,
+        "left_out": {name: record.home_hidden(why) for name, why in advice.left_out.items()},
+        "passes": [
+            {
+                "methods": list(done.race.methods),
+                "questions": list(dict.fromkeys(r.question for r in done.race.rounds)),
+                "tokens": done.tokens,
+                "repeats": done.repeats,
+                "complete": done.race.complete,
+            }
+            for done in advice.passes
+        ],  # fmt: skip
+        "entries": [plain(asdict(entry)) for entry in advice.entries],
+        "switches": {engine: asdict(it) for engine, it in engines(advice.method).items()},
+    }
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a place where no file can be written."""
+    from ..errors import SpecdecError
+
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK):
+        raise SpecdecError(f"no file can be written at {path}; choose another place.")
+
+
+def _minutes(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of minutes above 0")
+    return value

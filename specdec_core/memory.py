@@ -1,0 +1,154 @@
+"""How much memory a model takes, from loading to generating, against what it must take: weights and cache.
+
+Measured in a fresh process, since what an earlier load left behind would count. Run as a module, this file is
+that process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+from .errors import SpecdecError
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of resident memory of one process, over what it held with torch and transformers imported.
+
+    Attributes:
+        dtype, execution: as run.
+        weights: the model's parameters, each once.
+        head_copy: of a vocabulary projection tied to the embedding: packed, it is a second matrix, because
+            rows cannot be looked up in a packed one; 0 otherwise.
+        cache: keys and values, as allocated.
+        baseline: what the process held before; not in the others.
+        loading, packing, generating: peak until the end of each stage.
+        load_seconds, pack_seconds: of the first two stages, imports not included.
+    """
+
+    dtype: str
+    execution: str
+    weights: int
+    head_copy: int
+    cache: int
+    baseline: int
+    loading: int
+    packing: int
+    generating: int
+    load_seconds: float
+    pack_seconds: float
+
+    @property
+    def peak(self) -> int:
+        return max(self.loading, self.packing, self.generating)
+
+    @property
+    def ratio(self) -> float:
+        """peak / (weights + cache)."""
+        return self.peak / (self.weights + self.cache)
+
+    @property
+    def ratio_with_copy(self) -> float:
+        """peak / (weights + cache + head_copy)."""
+        return self.peak / (self.weights + self.cache + self.head_copy)
+
+
+def measure(name: str = "default", dtype: str = "auto", execution: str = "auto", tokens: int = 64) -> Memory:
+    """In a new process: load, pack and release the model's own matrices, generate with prompt lookup.
+
+    Raises:
+        SpecdecError: with what the process said, if it failed.
+    """
+    asked = json.dumps([name, dtype, execution, tokens])
+    ran = subprocess.run([sys.executable, "-m", __name__, asked], capture_output=True, text=True)
+    if ran.returncode:
+        said = (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1]
+        raise SpecdecError(f"measuring the memory of {name!r} failed: {said}")
+    return Memory(**json.loads(ran.stdout.splitlines()[-1]))
+
+
+def _measure_here(name: str, dtype: str, execution: str, tokens: int) -> Memory:
+    import psutil
+    import transformers
+
+    from . import models
+    from .drafters import PromptLookup
+    from .engine import generate
+    from .lm import CachedLM
+    from .machine import PeakMemory
+    from .workloads import encode, own
+
+    transformers.AutoModelForCausalLM, transformers.AutoTokenizer  # noqa: B018  (imported at first use)
+    peak = PeakMemory("cpu")
+    baseline = psutil.Process().memory_info().rss
+
+    def stage(job):
+        peak.reset()
+        start = perf_counter()
+        result = job()
+        return result, perf_counter() - start, peak.bytes() - baseline
+
+    loaded, load_seconds, loading = stage(lambda: models.load(name, dtype, device="cpu"))
+    weights = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters())
+    embedding, head = loaded.model.get_input_embeddings().weight, loaded.model.get_output_embeddings().weight
+    tied = embedding is head
+    lm, pack_seconds, packing = stage(lambda: CachedLM(loaded.model, execution=execution, release=True))
+    prompt = encode(own("edit_code", limit=1)[0].turns[0], loaded.tokenizer)
+    _, _, generating = stage(lambda: generate(lm, prompt, PromptLookup(), max_new_tokens=tokens))
+    copied = tied and lm.execution.name == "packed"
+    return Memory(
+        dtype=str(loaded.dtype).removeprefix("torch."), execution=lm.execution.name, weights=weights,
+        head_copy=embedding.numel() * embedding.element_size() if copied else 0, cache=lm.cache_bytes(),
+        baseline=baseline, loading=loading, packing=packing, generating=generating, load_seconds=load_seconds,
+        pack_seconds=pack_seconds,
+    )  # fmt: skip
+
+
+def table(measured: Sequence[Memory]) -> str:
+    """One column a measurement.
+
+    Example:
+        >>> sizes = [size << 20 for size in (200, 50, 10, 300, 210, 270, 273)]
+        >>> print(table([Memory("bfloat16", "packed", *sizes, 1.0, 0.5)]))
+        MiB                                     bfloat16, packed
+        weights                                            200.0
+        cache                                               10.0
+        tied vocabulary projection, packed                  50.0
+        the rest: tokenizer, code, kernels                  13.0
+        peak                                               273.0
+          while loading                                    210.0
+          while packing                                    270.0
+          while generating                                 273.0
+        peak / (weights + cache)                            1.30
+        the same, packed projection counted                 1.05
+        loading and packing, seconds                         1.5
+    """
+    rest = [one.peak - one.weights - one.cache - one.head_copy for one in measured]
+    rows = [
+        ("MiB", [f"{one.dtype}, {one.execution}" for one in measured]),
+        ("weights", [_mib(one.weights) for one in measured]),
+        ("cache", [_mib(one.cache) for one in measured]),
+        ("tied vocabulary projection, packed", [_mib(one.head_copy) for one in measured]),
+        ("the rest: tokenizer, code, kernels", [_mib(size) for size in rest]),
+        ("peak", [_mib(one.peak) for one in measured]),
+        ("  while loading", [_mib(one.loading) for one in measured]),
+        ("  while packing", [_mib(one.packing) for one in measured]),
+        ("  while generating", [_mib(one.generating) for one in measured]),
+        ("peak / (weights + cache)", [f"{one.ratio:.2f}" for one in measured]),
+        ("the same, packed projection counted", [f"{one.ratio_with_copy:.2f}" for one in measured]),
+        ("loading and packing, seconds", [f"{one.load_seconds + one.pack_seconds:.1f}" for one in measured]),
+    ]
+    return "\n".join(f"{name:36}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows)
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:.1f}"
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_measure_here(*json.loads(sys.argv[1])))))
