@@ -155,8 +155,8 @@ def argmax(logits) -> np.ndarray:
     >>> argmax(torch.tensor([[1.0, 3.0, 3.0]], dtype=torch.bfloat16)).tolist()
     [1]
     """
-    # Only a tensor on the CPU takes the shortcut; `parallel.Choices` holds nothing but its argmax.
-    if not isinstance(logits, torch.Tensor) or logits.device.type == "cpu" and logits.element_size() == 2:
+    # `parallel.Choices` is no tensor: it holds nothing but its argmax.
+    if isinstance(logits, torch.Tensor) and logits.device.type == "cpu" and logits.element_size() == 2:
         # torch's argmax takes 16-bit numbers one at a time on a CPU: 1.1 ms for 11 rows of 49152, against 0.4 ms.
         return (logits == logits.amax(-1, keepdim=True)).numpy().argmax(-1)
     return logits.argmax(-1).cpu().numpy()
