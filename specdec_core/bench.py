@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from . import methods as _methods
 from . import peers
+from .costs import Costs
 from .divergence import divergences
 from .engine import stream
 from .errors import SpecdecError
@@ -56,6 +57,7 @@ def race(
     stop_ids: Collection[int] = (),
     peer_model: Any = None,
     device: torch.device | str = "cpu",
+    costs: Costs | None = None,
     progress: bool = True,
 ) -> Race:
     """Let methods answer questions and measure them; Ctrl-C ends the race and keeps every whole round.
@@ -72,6 +74,7 @@ def race(
         stop_ids: token ids that end an answer.
         peer_model: a model of transformers to race against, see `peers`; None for no peer.
         device: where the models run; the clock waits for it.
+        costs: t(q) of ``lm`` here, for methods that choose by it; measured where one needs it and none is given.
         progress: show a bar on stderr.
 
     Raises:
@@ -89,7 +92,7 @@ def race(
 
     def contestants() -> dict[str, Any]:
         # Fresh drafters in every repeat: one that learns across requests would remember the answers.
-        context = _methods.Context(lm, tokenizer)
+        context = _methods.Context(lm, tokenizer, costs)
         ours = {name: _Ours(lm, _methods.build(name, context), options) for name in names}
         return {**ours, **rivals}
 

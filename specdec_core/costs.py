@@ -1,7 +1,9 @@
-"""What a forward costs: t(q), the seconds that one forward takes with q new tokens in it.
+"""What a forward costs: t(q), the seconds that one forward takes with q new tokens in it, and t(q, B) for B sequences.
 
 Everything that speculative decoding gains rests on t(q) being nearly flat at first. `measure` takes it on the
 machine at hand, `roofline` says what to expect, `break_even` and `alpha_for` turn it into what a draft must earn.
+In a batch of B sequences a forward has q B rows, so the flat part is used up by the batch: t(q, B) says how much of
+it is left for drafts.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from time import perf_counter
@@ -17,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ContextLimitError, SpecdecError
+from .errors import ContextLimitError, SpecdecError, UnsupportedModel
 from .interface import LanguageModel
 from .tree import DraftTree
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 4, 8)
+MOST_ROWS = 256  # q B of a batched forward that is timed; beyond, time only grows in proportion
 Clock = Callable[[], float]
 
 
@@ -30,14 +34,20 @@ class Costs:
     """Times of forwards by their number of rows.
 
     Attributes:
-        context: tokens in the cache before each forward; 0 where there was no cache.
+        context: tokens in the cache of each sequence before each forward; 0 where there was no cache.
         repeats: forwards timed at each width.
-        widths: rows of a forward, the last committed token included: 1 + the drafted tokens. Increasing.
+        widths: rows of each sequence, its last committed token included: 1 + the drafted tokens. Increasing.
         median, low, high: seconds at each width; low and high are the quartiles.
+        batch: B, sequences that share a forward.
+        larger: costs of larger batches, by increasing B; their widths are the first few of these.
 
     >>> costs = Costs(256, 5, (1, 8), (0.010, 0.017), (0.010, 0.016), (0.011, 0.019))
     >>> round(costs.t(4), 4), round(costs.break_even(8), 2)
     (0.013, 1.7)
+    >>> costs = Costs(256, 5, (1, 8), (0.010, 0.017), (0.010, 0.016), (0.011, 0.019), larger=(
+    ...     Costs(256, 5, (1, 8), (0.012, 0.054), (0.012, 0.053), (0.013, 0.055), batch=4),))
+    >>> round(costs.t(8, B=4), 4), round(costs.t(1, B=2), 4), round(costs.break_even(8, B=4), 2)
+    (0.054, 0.0107, 4.5)
     """
 
     context: int
@@ -46,38 +56,65 @@ class Costs:
     median: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    batch: int = 1
+    larger: tuple[Costs, ...] = ()
 
-    def t(self, q: float) -> float:
-        """Seconds of a forward with q rows, linear between the measured widths.
+    @property
+    def by_batch(self) -> tuple[Costs, ...]:
+        """One a batch size, this one first."""
+        return (replace(self, larger=()), *self.larger)
+
+    def t(self, q: float, B: float | None = None) -> float:
+        """Seconds of a forward with q rows of each of B sequences, linear between what was measured.
+
+        Args:
+            q: rows of each sequence.
+            B: sequences; the smallest batch that was measured, usually 1, if not given.
 
         Raises:
-            ValueError: for q outside what was measured: nothing is known there.
+            ValueError: for q or B outside what was measured: nothing is known there.
         """
-        if not self.widths[0] <= q <= self.widths[-1]:
-            raise ValueError(f"t(q) was measured for q = {self.widths[0]} ... {self.widths[-1]}; got {q}")
-        return float(np.interp(q, self.widths, self.median))
+        sizes = [costs.batch for costs in self.by_batch]
+        B = sizes[0] if B is None else B
+        if not sizes[0] <= B <= sizes[-1]:
+            raise ValueError(f"t(q, B) was measured for B = {', '.join(map(str, sizes))}; got B = {B}")
+        above = next(i for i, size in enumerate(sizes) if size >= B)
+        near = self.by_batch[above : above + 1] if sizes[above] == B else self.by_batch[above - 1 : above + 1]
+        widest = min(costs.widths[-1] for costs in near)
+        if not self.widths[0] <= q <= widest:
+            where = f" at B = {B}" if self.larger else ""
+            raise ValueError(f"t(q) was measured for q = {self.widths[0]} ... {widest}{where}; got {q}")
+        at_q = [float(np.interp(q, costs.widths, costs.median)) for costs in near]
+        return float(np.interp(B, [costs.batch for costs in near], at_q))
 
-    def break_even(self, q: float) -> float:
-        """t(q) / t(1): the tokens that a forward with q rows must yield to be worth its time."""
-        return self.t(q) / self.t(1)
+    def break_even(self, q: float, B: float | None = None) -> float:
+        """t(q, B) / t(1, B): the tokens that q rows must yield, in each sequence, to be worth their time."""
+        return self.t(q, B) / self.t(1, B)
 
     def to_json(self) -> dict[str, Any]:
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        record = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
+        return {**record, "larger": [costs.to_json() for costs in self.larger]}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Costs:
         """The inverse of `to_json`.
 
         Raises:
-            ValueError: if a field is missing, too many, or the lists differ in length.
+            ValueError: if a field is missing, too many, the lists differ in length, or batches do not increase.
         """
         try:
-            costs = cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in record.items()})
+            fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+            fields["larger"] = tuple(cls.from_json(other) for other in fields.get("larger", ()))
+            costs = cls(**fields)
             lengths = {len(costs.widths), len(costs.median), len(costs.low), len(costs.high)}
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise ValueError(f"this is no record of costs: {error}") from error
         if len(lengths) != 1 or list(costs.widths) != sorted(set(costs.widths)):
             raise ValueError(f"widths must increase, with one time each; got {costs}")
+        sizes = [part.batch for part in costs.by_batch]
+        prefix = all(part.widths == costs.widths[: len(part.widths)] for part in costs.larger)
+        if sizes != sorted(set(sizes)) or not prefix:
+            raise ValueError(f"batches must increase, each with the first few widths of the smallest; got {costs}")
         return costs
 
 
@@ -87,11 +124,12 @@ def measure(
     context: int = 256,
     repeats: int = 7,
     clock: Clock = perf_counter,
+    batches: Sequence[int] = (1,),
 ) -> Costs:
     """Time one forward at each width, after ``context`` committed tokens; nothing is committed in between.
 
-    The widths take turns, so that whatever else the machine does meanwhile falls on all of them alike. Each
-    width runs twice before the clock does: first calls allocate memory and choose kernels.
+    All forwards take turns, so that whatever else the machine does meanwhile falls on all of them alike. Each
+    runs twice before the clock does: first calls allocate memory and choose kernels.
 
     Args:
         lm: the model; it forgets the sequence it was reading.
@@ -99,28 +137,48 @@ def measure(
         context: committed tokens, at least 0.
         repeats: at least 1.
         clock: seconds; tests give one of their own.
+        batches: sequences in a forward, each at least 1; 1 is always measured. Of a larger batch only the widths
+            with q B <= `MOST_ROWS`, or the first of them; every sequence has a cache of its own.
 
     Raises:
         ContextLimitError: if the model's context does not hold ``context`` and the widest forward.
-        ValueError: for a width or a number of repeats below 1, or a negative context.
+        UnsupportedModel: for a batch, if the model runs one sequence at a time.
+        ValueError: for a width, a batch or a number of repeats below 1, or a negative context.
     """
-    widths = tuple(sorted(set(widths)))
-    if not widths or widths[0] < 1 or context < 0:
-        raise ValueError(f"widths >= 1 and context >= 0 are needed; got widths={widths}, context={context}")
+    widths, batches = tuple(sorted(set(widths))), tuple(sorted({1, *batches}))
+    if not widths or min(widths[0], batches[0]) < 1 or context < 0:
+        raise ValueError(
+            f"widths >= 1, batches >= 1 and context >= 0 are needed; "
+            f"got widths={widths}, batches={batches}, context={context}"
+        )
     if context + widths[-1] > lm.max_length:
         raise ContextLimitError(
             f"{context} tokens and a forward of {widths[-1]} do not fit the model's context of {lm.max_length}; "
             f"lower the context or the widths"
         )
     ids = [i % lm.vocab_size for i in range(context + widths[-1])]
+    if len(batches) > 1 and not hasattr(lm, "forward_copies"):
+        raise UnsupportedModel(f"{type(lm).__name__} runs one sequence at a time; measure B = 1 alone")
+    if len(batches) > 1:
+        lm.prefill([])
+        lm.forward_copies(DraftTree.empty(ids[0]), batches[1])  # refuses, if it does, before anything is measured
     lm.prefill(ids[:context], reserve=widths[-1])
     trees = {q: DraftTree.chain(ids[context], ids[context + 1 : context + q]) for q in widths}
 
-    def job(q: int) -> Callable[[], None]:
+    def job(q: int, B: int) -> Callable[[], None]:
         # Reading one number makes a device that runs ahead of the program finish first.
-        return lambda: lm.forward(trees[q]).logits[0, 0].item()
+        if B == 1:
+            return lambda: lm.forward(trees[q]).logits[0, 0].item()
+        return lambda: lm.forward_copies(trees[q], B)[0, 0, 0].item()
 
-    return Costs(context, repeats, widths, *_interleaved([job(q) for q in widths], repeats, clock))
+    timed = {B: [q for q in widths if B == 1 or q == widths[0] or q * B <= MOST_ROWS] for B in batches}
+    times = _interleaved([job(q, B) for B in batches for q in timed[B]], repeats, clock)
+    parts, first = [], 0
+    for B, chosen in timed.items():
+        last = first + len(chosen)
+        parts.append(Costs(context, repeats, tuple(chosen), *(kind[first:last] for kind in times), batch=B))
+        first = last
+    return replace(parts[0], larger=tuple(parts[1:]))
 
 
 def measure_uncached(
@@ -220,29 +278,35 @@ def alpha_for(tokens: float, gamma: int) -> float:
     return (low + high) / 2
 
 
-def place(loaded: Any, numerics: str = "fast") -> Path:
-    """Where the costs of a `models.LoadedModel` are kept: one file a device, dtype, number of threads, numerics."""
+def place(loaded: Any, lm: Any) -> Path:
+    """Where costs are kept: one file a model, dtype, device, number of threads, execution and numerics.
+
+    Args:
+        loaded: a `models.LoadedModel`.
+        lm: its `CachedLM`.
+    """
     import torch
 
     from .fetch import home
 
     device = torch.cuda.get_device_name(loaded.device) if loaded.device.type == "cuda" else str(loaded.device)
     dtype, threads = str(loaded.dtype).removeprefix("torch."), f"{torch.get_num_threads()}threads"
-    name = "-".join((loaded.weights_hash[:16], dtype, device, threads, numerics))
+    name = "-".join((loaded.weights_hash[:16], dtype, device, threads, lm.execution.name, lm.numerics))
     return home() / "costs" / f"{re.sub('[^A-Za-z0-9-]', '_', name)}.json"
 
 
-def keep(costs: Costs, loaded: Any, numerics: str = "fast", **also: Costs) -> Path:
+def keep(costs: Costs, loaded: Any, lm: Any, **also: Costs) -> Path:
     """Keep the costs, and others under names of their own, with what they were measured on; returns the file."""
     from . import files, machine
 
-    path = place(loaded, numerics)
+    path = place(loaded, lm)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "weights_sha256": loaded.weights_hash,
         "dtype": str(loaded.dtype).removeprefix("torch."),
         "why": loaded.why,
-        "numerics": numerics,
+        "execution": lm.execution.name,
+        "numerics": lm.numerics,
         "machine": machine.describe(loaded.device),
         "date": date.today().isoformat(),
         "costs": costs.to_json(),
@@ -252,16 +316,24 @@ def keep(costs: Costs, loaded: Any, numerics: str = "fast", **also: Costs) -> Pa
     return path
 
 
-def kept(loaded: Any, numerics: str = "fast") -> Costs:
-    """The costs measured earlier for this model, dtype, device, number of threads and numerics.
+def kept(loaded: Any, lm: Any) -> Costs:
+    """The costs measured earlier for what `place` tells apart.
 
     Raises:
         SpecdecError: if there are none, or the file cannot be read.
     """
-    path = place(loaded, numerics)
+    path = place(loaded, lm)
     try:
         return Costs.from_json(json.loads(path.read_text(encoding="utf-8"))["costs"])
     except FileNotFoundError as error:
         raise SpecdecError(f"t(q) was not measured for this model here; run `specdec costs` ({path})") from error
     except (ValueError, KeyError, TypeError) as error:
         raise SpecdecError(f"{path} cannot be read ({error}); run `specdec costs` to measure again") from error
+
+
+def kept_or_none(loaded: Any, lm: Any) -> Costs | None:
+    """As `kept`, for who can do without: None where there are none that can be read."""
+    try:
+        return kept(loaded, lm)
+    except SpecdecError:
+        return None

@@ -13,7 +13,7 @@ import torch
 
 from . import invariance
 from .cache import Batch, Flight, KVCache
-from .errors import ContextLimitError
+from .errors import ContextLimitError, UnsupportedModel
 from .execution import choose
 from .interface import LMOutput
 from .invariance import Shape
@@ -105,8 +105,10 @@ class CachedLM:
             (copies, N+1, V) logits.
 
         Raises:
-            UnsupportedModel: if the execution does not take a batch.
+            UnsupportedModel: if the execution does not take a batch, or numerics are invariant.
         """
+        if self.numerics != "fast":
+            raise UnsupportedModel("numerics='invariant' runs one sequence at a time; batches need numerics='fast'")
         rows = len(tree.tokens)
         self._kv.reserve(self.length + rows)
         state = (self.length, self._kv.capacity)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .costs import Costs
 from .drafters import REGISTRY, Drafter, NullDrafter
 from .errors import SpecdecError
 from .interface import LanguageModel
@@ -26,10 +27,17 @@ class MethodError(SpecdecError):
 
 @dataclass(frozen=True)
 class Context:
-    """What a drafter may be built from."""
+    """What a drafter may be built from.
+
+    Attributes:
+        lm: the target.
+        tokenizer: of transformers.
+        costs: t(q) of ``lm`` as it runs here; None where it is not known, and a drafter that needs it measures.
+    """
 
     lm: LanguageModel
     tokenizer: Any
+    costs: Costs | None = None
 
 
 def split(names: str) -> list[str]:

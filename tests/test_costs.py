@@ -1,12 +1,19 @@
 """t(q) on a model whose forwards take the time that a script gives them."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from tiny_models import tiny
 
 from specdec_core import costs
+from specdec_core.commands.costs import batch_table
 from specdec_core.costs import Costs
-from specdec_core.errors import ContextLimitError, SpecdecError
+from specdec_core.errors import ContextLimitError, SpecdecError, UnsupportedModel
 from specdec_core.interface import LMOutput
+from specdec_core.invariance import Shape
+from specdec_core.lm import CachedLM
+from specdec_core.toy import TableLM
 
 
 class Scripted:
@@ -29,6 +36,16 @@ class Scripted:
 
     def clock(self):
         return self.now
+
+
+class ScriptedBatches(Scripted):
+    """A forward of B sequences of q rows takes ``seconds[q]`` and 10 s more for each further sequence."""
+
+    def forward_copies(self, tree, copies):
+        rows = len(tree.tokens)
+        self.now += self.seconds[rows] + 10.0 * (copies - 1)
+        self.calls.append((rows, copies))
+        return torch.zeros(copies, rows, self.vocab_size)
 
 
 def test_widths_take_turns_after_a_warm_up_and_the_median_is_kept():
@@ -56,9 +73,72 @@ def test_between_widths_time_is_linear_and_outside_unknown():
             measured.t(q)
 
 
+def test_batches_take_turns_with_single_sequences():
+    lm = ScriptedBatches({1: 1.0, 4: 2.0, 128: 3.0})
+    measured = costs.measure(lm, (1, 4, 128), context=20, repeats=2, clock=lm.clock, batches=(4, 2))
+    turn = [1, 4, 128, (1, 2), (4, 2), (128, 2), (1, 4), (4, 4)]
+    assert lm.calls[0] == (1, 2), "a model that does not take a batch is found out first"
+    assert lm.calls[1:] == [call for call in turn for _ in range(2)] + turn * 2
+    assert [part.batch for part in measured.by_batch] == [1, 2, 4]
+    assert measured.widths == (1, 4, 128) == measured.larger[0].widths
+    assert measured.larger[1].widths == (1, 4), "4 sequences of 128 rows are more than are timed"
+    assert measured.larger[1].median == measured.larger[1].low == (31.0, 32.0)
+    assert (measured.t(4), measured.t(4, B=1), measured.t(4, B=2), measured.t(1, B=3)) == (2.0, 2.0, 12.0, 21.0)
+    assert measured.break_even(4, B=4) == pytest.approx(32 / 31)
+
+
+def test_a_batch_of_the_first_width_is_always_timed():
+    lm = ScriptedBatches({1: 1.0, 200: 1.0})
+    assert costs.measure(lm, (200,), 20, 1, lm.clock, batches=(2,)).larger[0].widths == (200,)
+
+
+def test_between_batches_time_is_linear_and_outside_unknown():
+    pair = Costs(0, 1, (1, 8), (0.020, 0.054), (0.0, 0.0), (0.0, 0.0), batch=2)
+    four = Costs(0, 1, (1,), (0.060,), (0.0,), (0.0,), batch=4)
+    measured = Costs(0, 1, (1, 8, 16), (0.010, 0.017, 0.025), (0.0,) * 3, (0.0,) * 3, larger=(pair, four))
+    assert measured.t(16) == 0.025 and measured.t(8, B=1.5) == pytest.approx(0.0355)
+    assert measured.t(1, B=3) == pytest.approx(0.040)
+    for q, B in ((8, 3), (2, 4), (9, 2), (16, 1.5)):
+        with pytest.raises(ValueError, match=r"measured for q = 1 \.\.\. . at B = "):
+            measured.t(q, B)
+    for B in (0, 5):
+        with pytest.raises(ValueError, match="measured for B = 1, 2, 4; got B = "):
+            measured.t(1, B)
+    assert measured.break_even(8) == pytest.approx(1.7) and measured.break_even(8, B=2) == pytest.approx(2.7)
+    assert Costs.from_json(measured.to_json()) == measured
+    lines = batch_table(measured).splitlines()
+    assert lines[1].split() == ["q", "B", "=", "1", "B", "=", "2", "B", "=", "4"]
+    assert lines[3].split() == ["8", "17.0", "(1.70)", "54.0", "(2.70)", "-"]
+    record = measured.to_json()
+    for broken in (record["larger"][::-1], [{**pair.to_json(), "widths": [1, 7]}], [{**pair.to_json(), "batch": 1}], 3):
+        with pytest.raises(ValueError):
+            Costs.from_json({**record, "larger": broken})
+
+
+def test_a_record_from_before_batches_is_one_sequence():
+    old = {"context": 8, "repeats": 1, "widths": [1], "median": [0.1], "low": [0.1], "high": [0.1]}
+    assert Costs.from_json(old).by_batch == (Costs(8, 1, (1,), (0.1,), (0.1,), (0.1,)),)
+
+
+def test_batches_of_a_real_stack_and_of_what_cannot_batch():
+    model = tiny("llama")
+    measured = costs.measure(CachedLM(model), (1, 3), context=5, repeats=1, batches=(1, 2))
+    assert [part.widths for part in measured.by_batch] == [(1, 3), (1, 3)]
+    assert all(seconds > 0 for part in measured.by_batch for seconds in part.median)
+    alone = {
+        "TableLM runs one sequence at a time": TableLM.random(4),
+        "numerics='invariant' runs one sequence at a time": CachedLM(model, numerics="invariant", shape=Shape(16, 512)),
+        "execution='compiled' runs one sequence at a time": CachedLM(model, execution="compiled"),
+    }
+    for words, lm in alone.items():
+        with pytest.raises(UnsupportedModel, match=words):
+            costs.measure(lm, (1, 2), context=5, repeats=1, batches=(1, 2))
+
+
 def test_what_cannot_be_measured_is_refused():
     lm = Scripted({1: 1.0})
-    for options in ({"widths": ()}, {"widths": (0, 1)}, {"context": -1}, {"widths": (1,), "repeats": 0}):
+    wrong = {"widths": (1,), "repeats": 0}, {"widths": (1,), "batches": (0, 1)}
+    for options in ({"widths": ()}, {"widths": (0, 1)}, {"context": -1}, *wrong):
         with pytest.raises(ValueError, match="needed"):
             costs.measure(lm, clock=lm.clock, **options)
     with pytest.raises(ContextLimitError, match="do not fit the model's context of 400"):
@@ -78,17 +158,24 @@ def test_costs_are_kept_for_one_model_and_place(tmp_path, monkeypatch):
     class Loaded:
         weights_hash, dtype, device, why = "ab" * 32, torch.float32, torch.device("cpu"), "because"
 
+    def lm(execution="packed", numerics="fast"):
+        return SimpleNamespace(execution=SimpleNamespace(name=execution), numerics=numerics)
+
     monkeypatch.setenv("SPECDEC_HOME", str(tmp_path))
     with pytest.raises(SpecdecError, match="run `specdec costs`"):
-        costs.kept(Loaded)
-    measured = Costs(256, 7, (1, 2), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2))
-    path = costs.keep(measured, Loaded)
-    assert path.is_relative_to(tmp_path) and costs.kept(Loaded) == measured
-    with pytest.raises(SpecdecError, match="run `specdec costs`"):
-        costs.kept(Loaded, "invariant")
+        costs.kept(Loaded, lm())
+    pair = Costs(256, 7, (1, 2), (0.2, 0.3), (0.2, 0.3), (0.2, 0.3), batch=2)
+    measured = Costs(256, 7, (1, 2), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2), larger=(pair,))
+    path = costs.keep(measured, Loaded, lm())
+    assert path.is_relative_to(tmp_path) and costs.kept(Loaded, lm()) == measured == costs.kept_or_none(Loaded, lm())
+    for other in (lm(numerics="invariant"), lm("eager")):
+        assert costs.kept_or_none(Loaded, other) is None
+        with pytest.raises(SpecdecError, match="run `specdec costs`"):
+            costs.kept(Loaded, other)
     path.write_text("{")
     with pytest.raises(SpecdecError, match="cannot be read"):
-        costs.kept(Loaded)
+        costs.kept(Loaded, lm())
+    assert costs.kept_or_none(Loaded, lm()) is None
 
 
 def test_alpha_for_inverts_the_expectation():

@@ -1,16 +1,20 @@
-"""`specdec costs`: measure t(q) on this machine, print it, and keep it beside the models."""
+"""`specdec costs`: measure t(q) and t(q, B) on this machine, print them, and keep them beside the models."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from .options import add_model_arguments, label, natural, open_model, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--widths", default="1,2,4,8,16,32,64,128", type=_widths, metavar="LIST",
+    parser.add_argument("--widths", default="1,2,4,8,16,32,64,128", type=_numbers, metavar="LIST",
                         help="rows of a forward, separated by commas (default: 1,2,4,8,16,32,64,128)")  # fmt: skip
+    parser.add_argument("--batches", type=_numbers, metavar="LIST",
+                        help="sequences in a forward, separated by commas; 1 for t(q) alone (default: 1,2,4,8, where "
+                        "the model runs several at once)")  # fmt: skip
     parser.add_argument("--context", type=natural, default=256, metavar="N", help="tokens in the cache (default: 256)")
     parser.add_argument("--repeats", type=positive, default=7, metavar="N", help="of each width (default: 7)")
     add_model_arguments(parser)
@@ -22,18 +26,35 @@ def run(arguments: argparse.Namespace) -> int:
     from .. import costs, machine
 
     loaded, lm = open_model(arguments)
-    # What a width must yield is counted in forwards of one row, so that one is always measured.
-    measured = costs.measure(lm, [1, *arguments.widths], arguments.context, arguments.repeats)
+    measured = _measure(arguments, lm)
     uncached = costs.measure_uncached(loaded.model, [max(1, arguments.context)], arguments.repeats)
-    path = costs.keep(measured, loaded, lm.numerics, uncached=uncached)
+    path = costs.keep(measured, loaded, lm, uncached=uncached)
     threads = torch.get_num_threads()
     print(f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))
     print(f"{measured.context} tokens in the cache; median of {measured.repeats}, quartiles in brackets\n")
     print(table(measured))
+    if measured.larger:
+        print(f"\n{batch_table(measured)}")
     print(f"\na token without a cache ({uncached.widths[0]} tokens read again): {1e3 * uncached.median[0]:.1f} ms")
     print(f"wrote {path}")
     return 0
+
+
+def _measure(arguments: argparse.Namespace, lm: Any) -> Any:
+    """Without --batches, a model that runs one sequence at a time is measured as it runs."""
+    from .. import costs
+    from ..errors import UnsupportedModel
+
+    # What a width must yield is counted in forwards of one row, so that one is always measured.
+    how = (lm, [1, *arguments.widths], arguments.context, arguments.repeats)
+    if arguments.batches is not None:
+        return costs.measure(*how, batches=arguments.batches)
+    try:
+        return costs.measure(*how, batches=costs.BATCHES)
+    except UnsupportedModel as error:
+        print(f"t(q, B) is left out: {error}", file=sys.stderr)
+        return costs.measure(*how)
 
 
 def table(costs: Any) -> str:
@@ -53,6 +74,29 @@ def table(costs: Any) -> str:
     return "\n".join(lines)
 
 
-def _widths(text: str) -> list[int]:
+def batch_table(costs: Any) -> str:
+    """t(q, B) in milliseconds: a row for each q, a column for each B, with what each sequence must yield.
+
+    Example:
+        >>> from specdec_core.costs import Costs
+        >>> pair = Costs(256, 5, (1,), (0.012,), (0.012,), (0.012,), batch=2)
+        >>> print(batch_table(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.015), (0.011, 0.020), larger=(pair,))))
+        t(q, B), ms (must yield): B sequences in one forward, q rows of each
+          q          B = 1          B = 2
+          1    10.0 (1.00)    12.0 (1.00)
+          8    16.0 (1.60)              -
+    """
+    parts = costs.by_batch
+    lines = ["t(q, B), ms (must yield): B sequences in one forward, q rows of each"]
+    lines.append("  q" + "".join(f"{f'B = {part.batch}':>15}" for part in parts))
+    for i, q in enumerate(costs.widths):
+        cells = [
+            f"{1e3 * part.median[i]:.1f} ({part.break_even(q):.2f})" if i < len(part.widths) else "-" for part in parts
+        ]
+        lines.append(f"{q:3}" + "".join(f"{cell:>15}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _numbers(text: str) -> list[int]:
     """An argparse type: whole numbers of at least 1, separated by commas."""
     return [positive(part) for part in text.split(",")]

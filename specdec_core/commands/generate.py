@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..costs import kept_or_none
     from ..engine import stream
     from ..errors import SpecdecError
     from ..methods import Context, build, check
@@ -50,12 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     check([arguments.method])
     prompt = _prompt(arguments.prompt)
-    loaded, lm = open_model(arguments)
+    loaded, lm = open_model(arguments, release=True)
     try:
         answer = stream(
             lm,
             _encode(prompt, loaded.tokenizer, arguments.raw),
-            build(arguments.method, Context(lm, loaded.tokenizer)),
+            build(arguments.method, Context(lm, loaded.tokenizer, kept_or_none(loaded, lm))),
             max_new_tokens=arguments.max_new_tokens,
             sampling=Sampling(arguments.temperature, arguments.top_k, arguments.top_p),
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),

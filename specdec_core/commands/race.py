@@ -105,10 +105,12 @@ def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
 def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any]) -> tuple[Any, Any, dict]:
     """The loaded model, the race run on it, and its settings."""
     from ..bench import race
+    from ..costs import kept_or_none
     from ..sampling import Sampling
 
-    loaded, lm = open_model(arguments)
+    loaded, lm = open_model(arguments, release=not arguments.peer)
     sampling = Sampling(temperature=arguments.temperature)
+    costs = kept_or_none(loaded, lm)
     result = race(
         lm,
         loaded.tokenizer,
@@ -121,8 +123,10 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
         stop_ids=loaded.stop_ids,
         peer_model=loaded.model if arguments.peer else None,
         device=loaded.device,
+        costs=costs,
     )
-    return loaded, result, _settings(arguments, methods, loaded, lm, sampling)
+    settings = _settings(arguments, methods, loaded, lm, sampling)
+    return loaded, result, {**settings, "costs": costs.to_json() if costs else None}
 
 
 def _settings(arguments: argparse.Namespace, methods: list[str], loaded: Any, lm: Any, sampling: Any) -> dict:
@@ -159,7 +163,7 @@ def _record(arguments, race, loaded, settings, date, machine, commit) -> dict[st
         "name": record.home_hidden(loaded.name),
         "label": label(loaded),
         "architecture": type(loaded.model).__name__,
-        "parameters": sum(weight.numel() for weight in loaded.model.parameters()),
+        "parameters": loaded.parameters,
         "weights_hash": loaded.weights_hash,
         "dtype": str(loaded.dtype).removeprefix("torch."),
         "device": str(loaded.device),

@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     names = split(arguments.methods) if arguments.methods is not None else None
     check(names or ())
     questions = own() if arguments.questions is None else read_questions(arguments.questions)
-    loaded, lm = open_model(arguments)
-    costs = _costs(arguments, loaded, lm)
+    loaded, lm = open_model(arguments, release=True)
+    costs = _costs(loaded, lm)
     advice = recommend(
         lm,
         loaded.tokenizer,
@@ -72,23 +72,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if advice.stopped == INTERRUPTED else 0
 
 
-def _costs(arguments: argparse.Namespace, loaded: Any, lm: Any) -> Any:
-    """t(q): kept from before, or measured now. What is kept does not say by which execution it was
-    measured."""
+def _costs(loaded: Any, lm: Any) -> Any:
+    """t(q): kept from before, or measured now."""
     from .. import costs
-    from ..errors import SpecdecError
 
-    usual = arguments.execution == "auto"
-    if usual:
-        try:
-            return costs.kept(loaded, lm.numerics)
-        except SpecdecError:
-            pass  # not measured yet, or unreadable: measure
+    if found := costs.kept_or_none(loaded, lm):
+        return found
     print("measuring t(q), the time of a forward over q tokens", file=sys.stderr)
     context = min(256, lm.max_length // 2)
     found = costs.measure(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
-    if usual:
-        costs.keep(found, loaded, lm.numerics)
+    costs.keep(found, loaded, lm)
     return found
 
 

@@ -127,8 +127,8 @@ class Adaptive(DrafterBase):
 
     @classmethod
     def build(cls, context: Any, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
-        """From the name of a drafter; t(q) of the target is measured once."""
-        return cls(_by_name(method, context), _measured(context.lm), explore=explore)
+        """From the name of a drafter; t(q) is that of ``context.costs``, or measured once if there is none."""
+        return cls(_by_name(method, context), _steps(context.costs or _measured(context.lm)), explore=explore)
 
     def reset(self, context: Sequence[int]) -> None:
         """A new request. What was learned about the drafter is kept."""
@@ -228,10 +228,17 @@ def _by_name(name: str, context: Any) -> Drafter:
 
 
 @lru_cache(maxsize=1)
-def _measured(lm: Any) -> Callable[[int], float]:
-    """t(q) of this model on this machine; beyond the widest forward measured, in proportion to q."""
+def _measured(lm: Any) -> Any:
+    """Costs of this model as it runs here."""
     from ..costs import measure
 
-    costs = measure(lm, widths=(1, 2, 4, 8, 16, 32, 64), context=min(128, lm.max_length - 64), repeats=3)
+    widths = [q for q in (1, 2, 4, 8, 16, 32, 64) if q <= lm.max_length // 2]
+    return measure(lm, widths, context=min(128, lm.max_length // 2), repeats=3)
+
+
+def _steps(costs: Any) -> Callable[[int], float]:
+    """t(q) for every q >= 1: never less than for fewer rows, which can only be noise, and beyond the widest forward
+    measured in proportion to q."""
     widest = costs.widths[-1]
-    return lambda q: costs.t(min(q, widest)) * max(1.0, q / widest)
+    times = np.maximum.accumulate([costs.t(q) for q in range(1, widest + 1)])
+    return lambda q: float(times[min(q, widest) - 1]) * max(1.0, q / widest)
