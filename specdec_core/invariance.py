@@ -73,7 +73,7 @@ def mismatches(lm, seed: int = 0) -> int:
 
 
 def _mismatches_after(lm, prefix: int, text: list[int], rng) -> int:
-    detours = [text[1:cut] + rng.integers(0, 100, 2).tolist() for cut in (2, 5, 9)]
+    detours = [text[1:cut] + rng.integers(0, min(lm.vocab_size, 100), 2).tolist() for cut in (2, 5, 9)]
     wrong, alone = 0, []
     lm.rewind(prefix)
     for token in text:

@@ -23,7 +23,7 @@ class Step:
 
     Attributes:
         context_length: tokens in the context before the step.
-        tree: the draft, without its laws q.
+        tree: the draft, without its laws q; ``tree.draw`` says how it was drawn.
         verdict: as tested.
         emitted: as clipped by the stop tokens and the length limit; ``emitted.tokens`` were appended.
         seconds: wall time by phase, keys `PHASES`.
@@ -126,6 +126,7 @@ class Trace:
                 {
                     "context_length": step.context_length,
                     "tree": {"tokens": step.tree.tokens.tolist(), "parents": step.tree.parents.tolist()},
+                    "draw": step.tree.draw,
                     "scratch": np.flatnonzero(~step.tree.candidate).tolist(),
                     "accepted": list(step.verdict.path[1:]),
                     "tested": [[trial.node, trial.accept_prob] for trial in step.verdict.trials],

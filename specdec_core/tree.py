@@ -8,6 +8,7 @@ same object. N counts the nodes besides the root.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -129,8 +130,19 @@ class DraftTree:
         return path[::-1]
 
     def without_q(self) -> DraftTree:
-        """The same tree with the laws dropped, small enough to keep in a trace."""
-        return self if self.q is None else DraftTree(self.tokens, self.parents, "point", None, self.candidate)
+        """The same tree with the laws dropped, small enough to keep in a trace; it still says how it was drawn.
+
+        A tree that was drawn from laws cannot be verified in sampling without them; `verify` refuses it.
+
+        >>> tree = DraftTree.chain(7, [1], q=np.array([[0.5, 0.5]]), draw="iid").without_q()
+        >>> tree.draw, tree.q
+        ('iid', None)
+        """
+        if self.q is None:
+            return self
+        bare = copy(self)
+        object.__setattr__(bare, "q", None)
+        return bare
 
     @classmethod
     def empty(cls, root: int) -> DraftTree:

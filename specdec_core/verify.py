@@ -107,12 +107,17 @@ def verify(p: Laws | np.ndarray, tree: DraftTree, rng: Rng) -> Verdict:
     Returns:
         the `Verdict`; its tokens are distributed as the target's own next tokens.
 
+    Raises:
+        ValueError: when sampling, for a tree that was drawn from laws and has lost them (`DraftTree.without_q`).
+
     >>> tree = DraftTree.chain(7, [1, 2])
     >>> verify(np.array([1, 5, 9]), tree, Rng(0)).tokens
     (1, 5)
     """
     if isinstance(p, np.ndarray) and p.ndim == 1:
         step = _step_greedy
+    elif tree.draw != "point" and tree.size and tree.q is None:
+        raise ValueError(f"draw={tree.draw!r} needs q, the laws drawn from; this tree was stored without them")
     else:
         step = _step_point if tree.draw == "point" else _step_sampled
     path, trials = [0], []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drafters_for_tests import Oracle
-from tiny_models import VOCAB
+from tiny_models import VOCAB, tiny
 
 from specdec_core import invariance
 from specdec_core.drafters import DrafterBase, PromptLookup
@@ -84,6 +84,13 @@ def test_prompt_lookup_is_greedy_decoding_in_float32(default_model):
         prompt = encode(question.turns[0], default_model.tokenizer)
         alone = generate(lm, prompt, max_new_tokens=16).tokens
         assert generate(lm, prompt, PromptLookup(), max_new_tokens=16).tokens == alone, question.id
+
+
+@pytest.mark.parametrize("vocab", [2, VOCAB])
+def test_a_small_vocabulary_is_no_obstacle(vocab):
+    """Below 100 tokens; the detours of the self-test are made of tokens that there are."""
+    lm = CachedLM(tiny("llama", vocab_size=vocab), numerics="invariant")
+    assert lm.shape in invariance.CANDIDATES and invariance.mismatches(lm, seed=1) == 0
 
 
 class Rounding:

@@ -9,6 +9,7 @@ from drafters_for_tests import Oracle
 from specdec_core.drafters import NullDrafter
 from specdec_core.engine import generate
 from specdec_core.rng import Rng
+from specdec_core.sampling import Sampling
 from specdec_core.toy import TableLM
 from specdec_core.trace import PHASES, Step, Trace
 from specdec_core.tree import DraftTree
@@ -69,6 +70,7 @@ def test_record_is_plain_and_replays_the_run(trace):
     assert record["steps"][1] == {
         "context_length": 10,
         "tree": {"tokens": [0, 1, 2, 4], "parents": [-1, 0, 0, 2]},
+        "draw": "point",
         "scratch": [],
         "accepted": [2, 3],
         "tested": [[1, 0.0], [2, 1.0], [3, 1.0]],
@@ -88,6 +90,21 @@ def test_trace_of_a_run_adds_up():
     assert trace.tokens_per_call == 4.0 and trace.acceptance_rate == 1.0
     assert trace.acceptance_by_depth() == [(3, 3)] * 3
     assert [step.context_length for step in trace.steps] == [2, 6, 10]
+
+
+@pytest.mark.parametrize("draw", ["iid", "without_replacement"])
+def test_a_step_says_how_its_tree_was_drawn(draw):
+    class Drawn(NullDrafter):
+        def propose(self, context, budget, rng):
+            q = np.full(4, 0.25)
+            tokens, laws = [context[-1], rng.pick(q)], np.stack([q, q])
+            return DraftTree(tokens, [-1, 0], draw, laws) if budget.nodes and budget.depth else super().propose(
+                context, budget, rng)  # fmt: skip
+
+    sampling = Sampling(temperature=1.0)
+    trace = generate(TableLM.random(4), [0], Drawn(), max_new_tokens=5, max_nodes=2, sampling=sampling).trace
+    assert {step.tree.draw for step in trace.steps} == {draw} and all(step.tree.q is None for step in trace.steps)
+    assert {step["draw"] for step in trace.to_json()["steps"]} == {draw}
 
 
 def test_a_drafter_that_never_drafts_is_still_a_trace():

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from specdec_core.rng import Rng
 from specdec_core.tree import DraftTree
+from specdec_core.verify import verify
 
 Q = np.full((3, 4), 0.25)
 
@@ -78,3 +80,14 @@ def test_a_trace_keeps_the_tree_without_its_laws():
     tree = DraftTree.chain(0, [1, 2], Q[:2], "iid").without_q()
     assert tree.q is None and tree.tokens.tolist() == [0, 1, 2]
     json.dumps(tree.path_to(2))  # plain integers
+
+
+@pytest.mark.parametrize("draw", ["iid", "without_replacement"])
+def test_without_its_laws_a_tree_says_how_it_was_drawn_and_cannot_be_verified(draw):
+    whole = DraftTree.chain(0, [1, 2], Q[:2], draw)
+    bare = whole.without_q()
+    assert bare.draw == draw and bare.is_chain and bare.children(0) == [1]
+    assert whole.q is not None, "the tree itself keeps them"
+    with pytest.raises(ValueError, match="was stored without them"):
+        verify(Q[[0, 1, 1]], bare, Rng(0))
+    assert verify(np.array([1, 2, 0]), bare, Rng(0)).tokens == (1, 2, 0), "greedy needs no law"

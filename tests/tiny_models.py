@@ -31,10 +31,10 @@ MODELS = {
 
 
 @cache
-def tiny(name):
+def tiny(name, **changes):
     """One of `MODELS`. Its weights are wide enough that a token depends on all tokens before it."""
     config, options = MODELS[name]
-    return randomized(hf.AutoModelForCausalLM.from_config(config(**options)))
+    return randomized(hf.AutoModelForCausalLM.from_config(config(**{**options, **changes})))
 
 
 def randomized(model):
