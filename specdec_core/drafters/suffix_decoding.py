@@ -59,6 +59,8 @@ class SuffixDecoding(DrafterBase):
     Attributes:
         local, past: the two memories.
         match_len: tokens matched by the last proposal, 0 if it was empty.
+        score: of the last proposal, see `Speculation`.
+        source: the memory it came from: "this request", "past requests", or "none".
 
     Raises:
         ValueError: on a value outside its range; the message shows all of them.
@@ -97,7 +99,8 @@ class SuffixDecoding(DrafterBase):
     def _start(self, context: Sequence[int]) -> None:
         self.local = GrowingText(self.depth, self.max_tokens)
         self._answer: list[int] = []
-        self._prompt, self._seen, self.match_len = len(context), 0, 0
+        self._prompt, self._seen = len(context), 0
+        self.match_len, self.score, self.source = 0, 0.0, "none"
         self._add_new(context)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
@@ -106,7 +109,8 @@ class SuffixDecoding(DrafterBase):
         local = self._speculate(self.local, suffix, budget, least=0.0)
         past = self._speculate(self.past, suffix, budget, least=local.score)
         best = past if past.score > local.score else local
-        self.match_len = best.match_len
+        self.match_len, self.score = best.match_len, best.score
+        self.source = "none" if not best.tokens else "past requests" if best is past else "this request"
         return DraftTree([context[-1], *best.tokens], [-1, *best.parents])
 
     def observe(self, context, tree, verdict, out) -> None:
