@@ -1,0 +1,380 @@
+"""Grade submissions: each in a process group and a scratch folder of its own, watched from outside.
+
+A notebook that gets stuck, dies or grows beyond its bounds loses the question at which it did; it is started again
+without that answer, so that the others still count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ..errors import SpecdecError
+from ..files import write
+from .lift import Submission, lift, notebook_of
+from .sheets import sheets
+
+GRADED = "graded"
+BROKE_OFF = "could not be graded"
+FELLED = "ended the grader twice"
+
+
+class GradeError(SpecdecError):
+    """Grading that cannot begin: nothing to grade, no nbval, a place that cannot be written."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a submission may take. Units: seconds, bytes, processes."""
+
+    cell_seconds: float = 20.0
+    seconds: float = 180.0
+    bytes: int = 2 << 30
+    processes: int = 16
+
+
+@dataclass
+class Result:
+    """What became of one file.
+
+    Attributes:
+        file: its name, relative to the folder that was graded.
+        digest: SHA-256 of its bytes.
+        outcome: "graded", or why not (names in `lift`, and above).
+        exercise: whose answers.
+        points, of: earned, and to be had.
+        questions: question -> ``{"points", "of", "state", "message"}``; state is "right", "wrong", or why there was
+            nothing to judge.
+        notes: what the teacher should know.
+        seed: of the inputs; with it the same inputs can be had again.
+        seconds, peak_bytes: what grading it took: wall time, and the most memory that its processes held at once.
+    """
+
+    file: str
+    digest: str = ""
+    outcome: str = GRADED
+    exercise: str = ""
+    points: int = 0
+    of: int = 0
+    questions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seed: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | None = None) -> Result:
+    """Grade one file; whatever it does, this returns.
+
+    Args:
+        path: a notebook.
+        name: what to call it in the result.
+        limits: bounds on time, memory and processes.
+        seed: of the inputs; unpredictable unless given.
+    """
+    start = time.perf_counter()
+    submission = lift(path)
+    result = Result(name or path.name, submission.digest, submission.outcome or GRADED, submission.exercise,
+                    notes=submission.notes, seed=secrets.randbits(48) if seed is None else seed)  # fmt: skip
+    if submission.exercise:
+        _unanswered(submission, result)
+    if not submission.outcome:
+        _run(submission, result, limits)
+    result.points = sum(entry["points"] for entry in result.questions.values())
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+def _unanswered(submission: Submission, result: Result) -> None:
+    for question, about in sheets()[submission.exercise]["questions"].items():
+        state = submission.states.get(question, "")
+        message = f"{question} {about['title']}: {state}." if state else ""
+        result.questions[question] = {"points": 0, "of": about["points"], "state": state, "message": message}
+        result.of += about["points"]
+
+
+def _run(submission: Submission, result: Result, limits: Limits) -> None:
+    answers = dict(submission.answers)
+    settled = [question for question in result.questions if question not in answers]
+    deadline = time.monotonic() + limits.seconds
+    for _ in range(len(result.questions) + 1):
+        left = deadline - time.monotonic()
+        if left <= 0 or not set(answers) - set(settled):
+            break
+        trouble, question = _once(submission, answers, settled, result, limits, left)
+        if not trouble:
+            break
+        if question not in answers:  # our own cell, or none: nothing to take out
+            result.outcome = BROKE_OFF
+            result.notes.append(trouble)
+            break
+        if question not in settled:
+            settled.append(question)
+            title = sheets()[submission.exercise]["questions"][question]["title"]
+            result.questions[question] |= {"state": "wrong", "message": f"{question} {title}: {trouble}."}
+        else:
+            result.notes.append(f"{question}: {trouble}; the rest was run without it")
+        del answers[question]
+    for question, entry in result.questions.items():
+        if not entry["state"]:
+            entry |= {"state": "not reached", "message": f"{question}: there was no time left for it."}
+
+
+def _once(submission: Submission, answers: dict[str, str], settled: list[str], result: Result, limits: Limits,
+          seconds: float) -> tuple[str, str]:  # fmt: skip
+    """Run the notebook once, taking marks as they come.
+
+    Returns:
+        what stopped it, in words, and the question that it happened at; empty if it ran to its end.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="specdec-grade-"))
+    reader, writer = os.pipe()
+    key = secrets.token_hex(32)
+    job = {"pipe": writer, "key": key, "seed": result.seed, "scratch": str(scratch), "settled": settled,
+           "cell_seconds": limits.cell_seconds, "seconds": seconds, "bytes": limits.bytes}  # fmt: skip
+    process = None
+    try:
+        (scratch / "lifted.ipynb").write_text(json.dumps(notebook_of(submission.exercise, answers)), encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "specdec_core.classroom.worker"], stdin=subprocess.PIPE, pass_fds=[writer],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scratch, start_new_session=True,
+        )  # fmt: skip
+        os.close(writer)
+        writer = -1
+        watcher = _Watcher(process.pid, limits, seconds)
+        watcher.start()
+        process.stdin.write(json.dumps(job).encode())
+        process.stdin.close()
+        at, ended = "", ("it ended before its time", "")
+        with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+            reader = -1
+            for message in _signed(lines, key):
+                at = message.get("at", at)
+                if "passed" in message:
+                    _mark(result, message)
+                elif "trouble" in message:
+                    ended = (message["trouble"], message["question"])
+                elif "failed" in message:
+                    ended = (message["failed"], "")
+                    break
+                elif "done" in message:
+                    ended = ("", "")
+        watcher.stop()
+        result.peak_bytes = max(result.peak_bytes, watcher.peak)
+        return (watcher.reason, at) if watcher.reason else (ended[0], ended[1] or at) if ended[0] else ended
+    finally:
+        for descriptor in (reader, writer):
+            if descriptor >= 0:
+                os.close(descriptor)
+        if process is not None:
+            end(process.pid)
+            process.wait()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _signed(lines: Iterable[str], key: str) -> Iterable[dict[str, Any]]:
+    from .worker import signature
+
+    for line in lines:
+        mark, _, text = line.rstrip("\n").partition(" ")
+        if hmac.compare_digest(mark.encode(), signature(key.encode(), text).encode()):
+            yield json.loads(text)
+
+
+def _mark(result: Result, message: dict[str, Any]) -> None:
+    entry = result.questions[message["question"]]
+    entry["points"] = entry["of"] if message["passed"] else 0
+    entry["state"] = "right" if message["passed"] else "wrong"
+    entry["message"] = message["message"]
+
+
+class _Watcher(threading.Thread):
+    """Ends a submission's processes when they exceed their bounds; ``reason`` says which one."""
+
+    def __init__(self, pid: int, limits: Limits, seconds: float):
+        super().__init__(daemon=True)
+        self._pid, self._limits, self._seconds = pid, limits, seconds
+        self._over = threading.Event()
+        self.reason, self.peak = "", 0
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        deadline = time.monotonic() + self._seconds
+        while not self._over.wait(0.1):
+            processes = descendants(self._pid)
+            held = 0
+            for process in processes:
+                with contextlib.suppress(psutil.Error):
+                    held += process.memory_info().rss
+            self.peak = max(self.peak, held)
+            if len(processes) > self._limits.processes:
+                self.reason = f"it started more than {self._limits.processes} processes"
+            elif held > self._limits.bytes + (1 << 29):
+                self.reason = f"it took more than {self._limits.bytes / 2**30:.1f} GiB of memory"
+            elif time.monotonic() > deadline:
+                self.reason = "it took longer than a submission may"
+            if self.reason:
+                end(self._pid)
+                return
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """A process and all that came from it."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def end(pid: int) -> None:
+    """End a process and all that came from it: first stop them all, so that none can start another meanwhile."""
+    seen: dict[int, psutil.Process] = {}
+    for _ in range(50):
+        fresh = [process for process in descendants(pid) if process.pid not in seen]
+        if not fresh:
+            break
+        for process in fresh:
+            seen[process.pid] = process
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+    for process in reversed(seen.values()):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def find_notebooks(path: Path) -> list[Path]:
+    """The notebooks to grade: a file, or all of a folder, whatever subfolders it has.
+
+    Raises:
+        GradeError: if there is nothing.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise GradeError(f"{path} is not there; expected a notebook or a folder of them.")
+    found = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    if not found:
+        raise GradeError(f"there is no .ipynb file in {path}.")
+    return found
+
+
+def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None, seed: int | None = None,
+              progress: Callable[[Result], None] = lambda result: None) -> list[Result]:  # fmt: skip
+    """Grade a file or a folder, several submissions at a time.
+
+    Args:
+        path: what to grade.
+        limits: of each submission.
+        jobs: how many at a time.
+        journal: a file that keeps results while grading goes on, so that an interrupted run can be continued.
+        seed: of the inputs of all; unpredictable, and another for each, unless given.
+        progress: called with each result as it comes, from this thread.
+
+    Returns:
+        the results, by name.
+
+    Raises:
+        GradeError: if there is nothing to grade.
+        KeyboardInterrupt: passed on; the journal stays.
+    """
+    root = path if path.is_dir() else path.parent
+    names = {p.relative_to(root).as_posix(): p for p in find_notebooks(path)}
+    known, begun = _read_journal(journal, names)
+    for result in known.values():
+        progress(result)
+    lock = threading.Lock()
+
+    def note(entry: dict[str, Any]) -> None:
+        if journal is not None:
+            with lock, open(journal, "a", encoding="utf-8") as out:
+                out.write(json.dumps(entry) + "\n")
+
+    def one(name: str) -> Result:
+        if begun.get(name, 0) >= 2:
+            return Result(name, outcome=FELLED, notes=["grading ended abruptly while this one was running, twice"])
+        note({"begun": name})
+        try:
+            return grade(names[name], name, limits, seed)
+        except Exception as error:  # one bad submission does not stop the rest
+            return Result(name, outcome=BROKE_OFF, notes=[f"{type(error).__name__}: {error}"])
+
+    todo = [name for name in names if name not in known]
+    pool = ThreadPoolExecutor(max_workers=max(1, jobs))
+    futures = [pool.submit(one, name) for name in todo]
+    try:
+        for future in as_completed(futures):
+            result = future.result()
+            known[result.file] = result
+            note({"result": asdict(result)})
+            progress(result)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in psutil.Process().children():
+            end(child.pid)
+        note({"interrupted": True})
+        raise
+    pool.shutdown()
+    return [known[name] for name in names]
+
+
+def _read_journal(journal: Path | None, names: dict[str, Path]) -> tuple[dict[str, Result], dict[str, int]]:
+    """What an earlier run left: results of files that are still the same, and how often others were begun."""
+    known: dict[str, Result] = {}
+    begun: dict[str, int] = {}
+    if journal is None or not journal.is_file():
+        return known, begun
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # the line that was being written when the run ended
+        if "interrupted" in entry:
+            begun.clear()  # by hand, which says nothing of a submission
+        elif "begun" in entry:
+            begun[entry["begun"]] = begun.get(entry["begun"], 0) + 1
+        elif "result" in entry:
+            result = Result(**entry["result"])
+            begun.pop(result.file, None)
+            if result.file in names and _same_file(names[result.file], result.digest):
+                known[result.file] = result
+    return known, begun
+
+
+def _same_file(path: Path, digest: str) -> bool:
+    import hashlib
+
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    return False
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file of results.
+
+    Raises:
+        GradeError: if it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, text)
+    except OSError as error:
+        raise GradeError(f"{path} could not be written ({error}); choose another place with --out.") from error

@@ -1,0 +1,208 @@
+"""Read a submission, whatever became of it on the way, and lift its answers out; nothing in it is run here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .sheets import sheets
+
+MOST_BYTES = 256_000_000
+MOST_ANSWER = 100_000  # characters
+_MARKERS = {"PYTEST_VALIDATE_IGNORE_OUTPUT", "NBVAL_IGNORE_OUTPUT", "NBVAL_CHECK_OUTPUT", "NBVAL_RAISES_EXCEPTION",
+            "NBVAL_SKIP"}  # fmt: skip
+
+# What can become of a file, besides "graded". A teacher reads these, and may act on them.
+NOT_READ = "not readable"
+TOO_LARGE = "too large"
+NOT_JSON = "not JSON"
+NOT_NOTEBOOK = "not a notebook"
+OTHER_VERSION = "notebook of another version"
+UNKNOWN = "unknown exercise"
+NO_ANSWERS = "no answer cells"
+
+
+@dataclass
+class Submission:
+    """A file, and what could be lifted from it.
+
+    Attributes:
+        path: the file.
+        digest: SHA-256 of its bytes; empty where it could not be read.
+        outcome: one of the names above, or empty if it can be graded.
+        exercise: whose answers these are.
+        answers: question -> source of its cell.
+        states: question -> why it has no answer: "missing", "duplicate", "not a code cell", "too long".
+        notes: what the teacher should know.
+    """
+
+    path: Path
+    digest: str = ""
+    outcome: str = ""
+    exercise: str = ""
+    answers: dict[str, str] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def lift(path: Path) -> Submission:
+    """Read a file and lift its answers by cell id, or by nbgrader's id where ids were lost."""
+    found = Submission(path)
+    notebook = _notebook(path, found)
+    if notebook is None:
+        return found
+    cells = notebook["cells"]
+    found.exercise = _exercise(notebook, path)
+    if not found.exercise:
+        found.outcome = UNKNOWN
+        found.notes.append("neither its metadata, nor its cells, nor its name say which exercise it is")
+        return found
+    sheet = sheets()[found.exercise]
+    for wanted in sheet["cells"]:
+        if wanted["role"] == "answer":
+            _answer(wanted, cells, found)
+        elif wanted["role"] == "check":
+            _compare(wanted, cells, found)
+    if set(found.states.values()) == {"missing"} and len(found.states) == len(sheet["questions"]):
+        found.outcome = NO_ANSWERS
+        found.notes.append("no cell has the id of an answer; were the cells copied into a new notebook?")
+    return found
+
+
+def _notebook(path: Path, found: Submission) -> dict[str, Any] | None:
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            found.outcome = TOO_LARGE
+            found.notes.append(f"{size / 1e6:.0f} MB; clear its outputs")
+            return None
+        data = path.read_bytes()
+    except OSError as error:
+        found.outcome = NOT_READ
+        found.notes.append(str(error.strerror))
+        return None
+    found.digest = hashlib.sha256(data).hexdigest()
+    try:
+        content = json.loads(_text(data, found))
+    except (ValueError, RecursionError):
+        found.outcome = NOT_JSON
+        found.notes.append("empty file" if not data.strip() else "is it whole?")
+        return None
+    if not isinstance(content, dict) or not isinstance(content.get("nbformat"), int):
+        found.outcome = NOT_NOTEBOOK
+        return None
+    if content["nbformat"] != 4:
+        found.outcome = OTHER_VERSION
+        found.notes.append(f"nbformat {content['nbformat']}; expected 4: open it in JupyterLab and save it")
+        return None
+    cells = content.get("cells")
+    if not isinstance(cells, list) or not all(_is_cell(cell) for cell in cells):
+        found.outcome = NOT_NOTEBOOK
+        return None
+    for cell in cells:
+        source = cell["source"]
+        text = source if isinstance(source, str) else "".join(source)
+        cell["source"] = text.replace("\r\n", "\n").replace("\r", "\n")
+    if len(data) > 10_000_000:
+        found.notes.append(f"{len(data) / 1e6:.0f} MB; its outputs were ignored")
+    return content
+
+
+def _text(data: bytes, found: Submission) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        found.notes.append("not UTF-8; read as Windows-1252")
+        return data.decode("cp1252", errors="replace")
+
+
+def _is_cell(cell: Any) -> bool:
+    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+        return False
+    source = cell.get("source")
+    whole = isinstance(source, str) or (isinstance(source, list) and all(isinstance(line, str) for line in source))
+    return whole and isinstance(cell.get("metadata", {}), dict)
+
+
+def _exercise(notebook: dict[str, Any], path: Path) -> str:
+    """By the metadata; else by the ids of the cells; else by the name of the file."""
+    metadata = notebook.get("metadata")
+    mark = metadata.get("specdec") if isinstance(metadata, dict) else None
+    said = mark.get("exercise") if isinstance(mark, dict) else None
+    if isinstance(said, str) and said in sheets():
+        return said
+    for name, sheet in sheets().items():
+        ids = {cell["id"] for cell in sheet["cells"] if cell["role"] != "given"}
+        if any(ids & {cell.get("id"), _grade_id(cell)} for cell in notebook["cells"] if _plain_ids(cell)):
+            return name
+    return next((name for name in sheets() if path.name.startswith((name, name[:4]))), "")
+
+
+def _plain_ids(cell: dict[str, Any]) -> bool:
+    return isinstance(cell.get("id", ""), str)
+
+
+def _grade_id(cell: dict[str, Any]) -> str:
+    """The id that nbgrader, or Colab, keeps in the metadata."""
+    metadata = cell.get("metadata", {})
+    inner = metadata.get("nbgrader")
+    for value in (inner.get("grade_id") if isinstance(inner, dict) else None, metadata.get("id")):
+        if isinstance(value, str):
+            return value
+    return ""
+
+
+def _named(wanted: str, cells: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
+    """The cells of an id, and whether only the metadata gave them."""
+    by_id = [cell for cell in cells if cell.get("id") == wanted]
+    return (by_id, False) if by_id else ([cell for cell in cells if _grade_id(cell) == wanted], True)
+
+
+def _answer(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submission) -> None:
+    question = wanted["question"]
+    named, by_metadata = _named(wanted["id"], cells)
+    if not named:
+        found.states[question] = "missing"
+    elif len(named) > 1:
+        found.states[question] = "duplicate"
+        found.notes.append(f"{question}: {len(named)} cells claim to be the answer; none was graded")
+    elif named[0]["cell_type"] != "code":
+        found.states[question] = "not a code cell"
+        found.notes.append(f"{question}: the answer is a {named[0]['cell_type']} cell")
+    elif len(named[0]["source"]) > MOST_ANSWER:
+        found.states[question] = "too long"
+    else:
+        found.answers[question] = _without_markers(named[0]["source"])
+        if by_metadata:
+            found.notes.append(f"{question}: the cell had lost its id and was found by its metadata")
+
+
+def _without_markers(source: str) -> str:
+    """The answer without nbval's instructions to skip cells or forgive errors."""
+    lines = source.split("\n")
+    return "\n".join(line for line in lines if line.strip().lstrip("#").strip() not in _MARKERS)
+
+
+def _compare(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submission) -> None:
+    named, _ = _named(wanted["id"], cells)
+    if not named:
+        found.notes.append(f"{wanted['question']}: its check cell is gone; ours was run")
+    elif any(cell["source"].strip() != wanted["source"].strip() for cell in named):
+        found.notes.append(f"{wanted['question']}: its check cell was edited; ours was run")
+
+
+def notebook_of(exercise: str, answers: dict[str, str]) -> dict[str, Any]:
+    """The notebook that is run: our cells, with the answers in their places and stubs where there are none."""
+    cells = []
+    for cell in sheets()[exercise]["cells"]:
+        question = cell.get("question", "")
+        source = answers.get(question, cell["source"]) if cell["role"] == "answer" else cell["source"]
+        metadata = {"specdec": {"role": cell["role"], "question": question}}
+        cells.append({"cell_type": "code", "id": cell["id"], "metadata": metadata, "source": source, "outputs": [],
+                      "execution_count": None})  # fmt: skip
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}

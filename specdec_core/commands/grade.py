@@ -1,0 +1,115 @@
+"""`specdec grade`: score a notebook with answers, or a folder of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .options import natural, positive
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="FILE|FOLDER", help="a submitted notebook, or a folder of them")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="scores, .csv or .json; an interrupted run that has "
+                        "one goes on where it was")  # fmt: skip
+    parser.add_argument("--report", choices=("html",), help="also a page to read, beside the scores")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="submissions at a time (default: one a processor)")
+    parser.add_argument("--seed", type=natural, help="of the inputs, to repeat a grading (default: unpredictable)")
+    limits = parser.add_argument_group("limits of a submission")
+    limits.add_argument("--cell-seconds", type=positive, default=20, metavar="S", help="for one cell (default: 20)")
+    limits.add_argument("--seconds", type=positive, default=180, metavar="S", help="for all of it (default: 180)")
+    limits.add_argument("--memory", type=positive, default=2, metavar="GIB", help="GiB (default: 2)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..classroom.grader import GRADED, GradeError, Limits, grade_all, save
+    from ..classroom.reports import as_csv, as_html, as_json, feedback
+
+    _able(arguments, GradeError)
+    limits = Limits(arguments.cell_seconds, arguments.seconds, arguments.memory << 30)
+    jobs = arguments.jobs or _processors()
+    journal = arguments.out.with_name(f".{arguments.out.name}.unfinished") if arguments.out else None
+    start = time.perf_counter()
+    try:
+        results = _graded(arguments.path, grade_all, limits, jobs, journal, arguments.seed)
+    except KeyboardInterrupt:
+        if journal is not None:
+            print(f"\nspecdec: interrupted; the same command goes on where it was ({journal})", file=sys.stderr)
+        raise
+    seconds = time.perf_counter() - start
+    summary = _summary(results, seconds, jobs)
+    if arguments.path.is_file() or arguments.out is None:
+        print("\n".join(feedback(result) for result in results))
+    print(summary)
+    page = (arguments.out or Path("grades")).with_suffix(".html") if arguments.report else None
+    if arguments.out:
+        about = {"seconds": seconds, "jobs": jobs, "fence": _fence()}
+        text = as_json(results, about) if arguments.out.suffix == ".json" else as_csv(results)
+        save(arguments.out, text)
+        print(f"wrote {arguments.out}")
+    if page:
+        save(page, as_html(results, summary))
+        print(f"wrote {page}")
+    if journal is not None:
+        journal.unlink(missing_ok=True)
+    return 0 if all(result.outcome == GRADED for result in results) else 1
+
+
+def _able(arguments: argparse.Namespace, error: type[Exception]) -> None:
+    """Refuse before an hour of grading what would fail after it."""
+    if importlib.util.find_spec("nbval") is None or importlib.util.find_spec("pytest") is None:
+        raise error("grading runs on nbval: pip install 'specdec-core[grade]'.")
+    if os.name == "nt":
+        raise error("grading needs Linux or macOS (on Windows: WSL); the notebooks check themselves anywhere.")
+    out = arguments.out
+    if out is not None:
+        if out.suffix not in (".csv", ".json"):
+            raise error(f"--out {out}: expected a name that ends in .csv or .json.")
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise error(f"--out {out}: {problem}; choose another place.") from problem
+        if out.is_dir() or not os.access(out.parent, os.W_OK):
+            raise error(f"--out {out}: no file can be written there; choose another place.")
+
+
+def _graded(path: Path, grade_all: Any, limits: Any, jobs: int, journal: Path | None, seed: int | None) -> list[Any]:
+    from tqdm import tqdm
+
+    from ..classroom.grader import find_notebooks
+    from ..classroom.reports import line
+
+    count = len(find_notebooks(path))
+    with tqdm(total=count, desc="Grading", unit="file", file=sys.stderr, disable=count == 1) as bar:
+
+        def progress(result: Any) -> None:
+            if count > 1:
+                bar.write(line(result), file=sys.stderr)
+            bar.update()
+
+        return grade_all(path, limits, min(jobs, count), journal, seed, progress)
+
+
+def _summary(results: list[Any], seconds: float, jobs: int) -> str:
+    peak = max(result.peak_bytes for result in results)
+    count = len(results)
+    return (
+        f"{count} submission{'s' * (count != 1)} in {seconds:.1f} s, {min(jobs, count)} at a time; "
+        f"at most {peak / 1e6:.0f} MB for one; {_fence()}"
+    )
+
+
+def _fence() -> str:
+    from ..classroom.fence import landlock_version
+
+    version = landlock_version()
+    return f"fenced by Landlock {version}" if version else "fenced by an audit hook only: see the teacher's guide"
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
