@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from specdec_core.errors import ModelError
 
@@ -47,13 +46,13 @@ def weights_hash(folder: Path) -> str:
         >>> weights_hash(one) == weights_hash(two)
         True
     """
-    tensors = {name: place for path in sorted(folder.glob("*.safetensors")) for name, place in _tensors(path)}
-    if not tensors:
+    found = {name: place for path in sorted(folder.glob("*.safetensors")) for name, place in tensors(path).items()}
+    if not found:
         raise ModelError(f"{folder} holds no *.safetensors file; expected the weights of a model.")
     digest = hashlib.sha256()
-    for name in sorted(tensors):
-        path, described, start, end = tensors[name]
-        digest.update(f"{name} {described}\n".encode())
+    for name in sorted(found):
+        path, dtype, shape, start, end = found[name]
+        digest.update(f"{name} {dtype} {shape}\n".encode())
         with open(path, "rb") as file:
             file.seek(start)
             while start < end and (chunk := file.read(min(_CHUNK, end - start))):
@@ -64,8 +63,22 @@ def weights_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, tuple[Path, str, int, int]]]:
-    """Name, and (file, dtype and shape, first byte, last byte + 1) of each tensor of one file."""
+class Stored(NamedTuple):
+    """Where a tensor lies: its bytes are those from ``start`` up to, not including, ``end``."""
+
+    path: Path
+    dtype: str  # as safetensors names it: F32, BF16, ...
+    shape: list[int]
+    start: int
+    end: int
+
+
+def tensors(path: Path) -> dict[str, Stored]:
+    """The tensors of one safetensors file, by name.
+
+    Raises:
+        ModelError: the file cannot be read as one.
+    """
     with open(path, "rb") as file:
         try:
             length = int.from_bytes(file.read(8), "little")
@@ -74,11 +87,11 @@ def _tensors(path: Path) -> Iterator[tuple[str, tuple[Path, str, int, int]]]:
             header = json.loads(file.read(length))
         except ValueError as error:
             raise ModelError(f"{path} cannot be read as safetensors ({error}).") from error
-    for name, about in header.items():
-        if name != "__metadata__":
-            start, end = about["data_offsets"]
-            described = f"{about['dtype']} {about['shape']}"
-            yield name, (path, described, 8 + length + start, 8 + length + end)
+    return {
+        name: Stored(path, about["dtype"], about["shape"], *(8 + length + at for at in about["data_offsets"]))
+        for name, about in header.items()
+        if name != "__metadata__"
+    }
 
 
 def write(folder: Path, about: dict[str, Any]) -> None:

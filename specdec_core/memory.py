@@ -13,18 +13,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 
+import torch
+
 from .errors import SpecdecError
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of resident memory of one process, over what it held with torch and transformers imported.
+    """Bytes of resident memory of one process, over what it held once a tiny model had run in it.
+
+    The interpreter, the libraries, and the code of the kernels are then in place, as for any model.
 
     Attributes:
         dtype, execution: as run.
         weights: the model's parameters, each once.
-        head_copy: of a vocabulary projection tied to the embedding: packed, it is a second matrix, because
-            rows cannot be looked up in a packed one; 0 otherwise.
         cache: keys and values, as allocated.
         baseline: what the process held before; not in the others.
         loading, packing, generating: peak until the end of each stage.
@@ -34,7 +36,6 @@ class Memory:
     dtype: str
     execution: str
     weights: int
-    head_copy: int
     cache: int
     baseline: int
     loading: int
@@ -51,11 +52,6 @@ class Memory:
     def ratio(self) -> float:
         """peak / (weights + cache)."""
         return self.peak / (self.weights + self.cache)
-
-    @property
-    def ratio_with_copy(self) -> float:
-        """peak / (weights + cache + head_copy)."""
-        return self.peak / (self.weights + self.cache + self.head_copy)
 
 
 def measure(name: str = "default", dtype: str = "auto", execution: str = "auto", tokens: int = 64) -> Memory:
@@ -74,16 +70,16 @@ def measure(name: str = "default", dtype: str = "auto", execution: str = "auto",
 
 def _measure_here(name: str, dtype: str, execution: str, tokens: int) -> Memory:
     import psutil
-    import transformers
 
     from . import models
     from .drafters import PromptLookup
     from .engine import generate
     from .lm import CachedLM
-    from .machine import PeakMemory
+    from .machine import PeakMemory, give_back
     from .workloads import encode, own
 
-    transformers.AutoModelForCausalLM, transformers.AutoTokenizer  # noqa: B018  (imported at first use)
+    _warm_up(dtype, execution)
+    give_back()
     peak = PeakMemory("cpu")
     baseline = psutil.Process().memory_info().rss
 
@@ -94,53 +90,59 @@ def _measure_here(name: str, dtype: str, execution: str, tokens: int) -> Memory:
         return result, perf_counter() - start, peak.bytes() - baseline
 
     loaded, load_seconds, loading = stage(lambda: models.load(name, dtype, device="cpu"))
-    weights = sum(weight.numel() * weight.element_size() for weight in loaded.model.parameters())
-    embedding, head = loaded.model.get_input_embeddings().weight, loaded.model.get_output_embeddings().weight
-    tied = embedding is head
     lm, pack_seconds, packing = stage(lambda: CachedLM(loaded.model, execution=execution, release=True))
     prompt = encode(own("edit_code", limit=1)[0].turns[0], loaded.tokenizer)
     _, _, generating = stage(lambda: generate(lm, prompt, PromptLookup(), max_new_tokens=tokens))
-    copied = tied and lm.execution.name == "packed"
     return Memory(
-        dtype=str(loaded.dtype).removeprefix("torch."), execution=lm.execution.name, weights=weights,
-        head_copy=embedding.numel() * embedding.element_size() if copied else 0, cache=lm.cache_bytes(),
-        baseline=baseline, loading=loading, packing=packing, generating=generating, load_seconds=load_seconds,
-        pack_seconds=pack_seconds,
+        dtype=str(loaded.dtype).removeprefix("torch."), execution=lm.execution.name,
+        weights=loaded.parameters * loaded.dtype.itemsize, cache=lm.cache_bytes(), baseline=baseline,
+        loading=loading, packing=packing, generating=generating, load_seconds=load_seconds, pack_seconds=pack_seconds,
     )  # fmt: skip
+
+
+def _warm_up(dtype: str, execution: str) -> None:
+    """Pack a tiny random model and generate with it, in the type that the real one will have."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig  # noqa: F401  (imported at first use)
+
+    from .drafters import PromptLookup
+    from .engine import generate
+    from .hardware import choose_dtype
+    from .lm import CachedLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_hidden_layers": 2}
+    config = LlamaConfig(vocab_size=256, tie_word_embeddings=True, **sizes)
+    model = AutoModelForCausalLM.from_config(config).eval().to(choose_dtype(dtype, torch.device("cpu"))[0])
+    generate(CachedLM(model, execution), [1, 2, 3, 4] * 64, PromptLookup(), max_new_tokens=16)
 
 
 def table(measured: Sequence[Memory]) -> str:
     """One column a measurement.
 
     Example:
-        >>> sizes = [size << 20 for size in (200, 50, 10, 300, 210, 270, 273)]
+        >>> sizes = [size << 20 for size in (200, 10, 300, 210, 250, 273)]
         >>> print(table([Memory("bfloat16", "packed", *sizes, 1.0, 0.5)]))
         MiB                                     bfloat16, packed
         weights                                            200.0
         cache                                               10.0
-        tied vocabulary projection, packed                  50.0
-        the rest: tokenizer, code, kernels                  13.0
+        the rest: tokenizer, code, kernels                  63.0
         peak                                               273.0
           while loading                                    210.0
-          while packing                                    270.0
+          while packing                                    250.0
           while generating                                 273.0
         peak / (weights + cache)                            1.30
-        the same, packed projection counted                 1.05
         loading and packing, seconds                         1.5
     """
-    rest = [one.peak - one.weights - one.cache - one.head_copy for one in measured]
+    rest = [one.peak - one.weights - one.cache for one in measured]
     rows = [
         ("MiB", [f"{one.dtype}, {one.execution}" for one in measured]),
         ("weights", [_mib(one.weights) for one in measured]),
         ("cache", [_mib(one.cache) for one in measured]),
-        ("tied vocabulary projection, packed", [_mib(one.head_copy) for one in measured]),
         ("the rest: tokenizer, code, kernels", [_mib(size) for size in rest]),
         ("peak", [_mib(one.peak) for one in measured]),
         ("  while loading", [_mib(one.loading) for one in measured]),
         ("  while packing", [_mib(one.packing) for one in measured]),
         ("  while generating", [_mib(one.generating) for one in measured]),
         ("peak / (weights + cache)", [f"{one.ratio:.2f}" for one in measured]),
-        ("the same, packed projection counted", [f"{one.ratio_with_copy:.2f}" for one in measured]),
         ("loading and packing, seconds", [f"{one.load_seconds + one.pack_seconds:.1f}" for one in measured]),
     ]
     return "\n".join(f"{name:36}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows)

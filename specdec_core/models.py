@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,11 @@ from . import manifest
 from .errors import ModelError
 from .fetch import fetch
 from .hardware import choose_device, choose_dtype, same_logits
+from .machine import give_back
 
 __all__ = ["LoadedModel", "fetch", "load"]
+
+_ONE_THREAD = "HF_DEACTIVATE_ASYNC_LOAD"  # transformers looks here
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class LoadedModel:
     device: torch.device
     why: str  # one sentence: what was chosen, and why
     stop_ids: frozenset[int]  # token ids that end an answer; may be empty
+    parameters: int  # each counted once, as loaded: an execution may free the model's own matrices
 
     @cached_property
     def weights_hash(self) -> str:
@@ -89,6 +94,8 @@ def load(
             where, why_where = torch.device("cpu"), "Apple's GPU gives other logits"
             what, why_what = choose_dtype(dtype, where)
         model = model.to(device=where, dtype=what).eval().requires_grad_(False)
+        model.name_or_path = str(path)
+    give_back()
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -98,6 +105,7 @@ def load(
         device=where,
         why=f"{str(what).removeprefix('torch.')} ({why_what}) on {where} ({why_where}).",
         stop_ids=_stop_ids(model, tokenizer),
+        parameters=sum(weight.numel() for weight in model.parameters()),
     )
 
 
@@ -139,6 +147,7 @@ def _from_pretrained(source: str | Path, dtype: torch.dtype, attn: str, **option
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    give_back()  # reading a tokenizer takes more than twice what it holds
     with _read_not_mapped():
         model, info = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, attn_implementation=attn, output_loading_info=True, **options
@@ -176,10 +185,11 @@ def _no_bars() -> Iterator[None]:
 
 @contextmanager
 def _read_not_mapped() -> Iterator[None]:
-    """Let transformers read weights tensor by tensor; a file mapped into memory stays there whole.
+    """Let transformers read weights tensor by tensor, in this thread.
 
-    Conversion to another dtype, or packing, would then hold the weights twice. Versions of transformers that
-    do not choose how safetensors opens a file are left as they are.
+    A file mapped into memory stays there whole, and what other threads freed stays with them: conversion to
+    another dtype, or packing, would hold the weights twice. Versions of transformers that do not choose how
+    safetensors opens a file, or load in this thread anyway, are left as they are.
     """
     from transformers import modeling_utils
 
@@ -189,10 +199,15 @@ def _read_not_mapped() -> Iterator[None]:
         return mapping(*args, **options | ({"backend": "pread"} if "backend" in options else {}))
 
     modeling_utils.safe_open = reading
+    asked = os.environ.get(_ONE_THREAD)
+    os.environ[_ONE_THREAD] = "1"
     try:
         yield
     finally:
         modeling_utils.safe_open = mapping
+        os.environ.pop(_ONE_THREAD)
+        if asked is not None:
+            os.environ[_ONE_THREAD] = asked
 
 
 @contextmanager

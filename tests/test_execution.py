@@ -121,6 +121,34 @@ def test_releasing_frees_the_matrices_and_changes_no_token():
     assert left == norms + VOCAB * LLAMA["hidden_size"] < before and (tied or model.lm_head.weight.numel() == 0)
 
 
+@needs_onednn
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_released_embedding_is_read_from_the_file(dtype, tmp_path):
+    """Tied to the vocabulary projection it would be held twice; rounded, the rows are those of the loaded model."""
+    randomized(hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, tie_word_embeddings=True))).float().save_pretrained(tmp_path)
+    model = hf.LlamaForCausalLM.from_pretrained(tmp_path, dtype=dtype)
+    kept, expected = CachedLM(model, "packed"), model.model.embed_tokens.weight.clone()
+    lm = CachedLM(model, "packed", release=True)
+    rows = torch.tensor([0, VOCAB - 1, 7, 7])
+    assert torch.equal(lm.execution.stack.embed(rows), expected[rows])
+    assert all(parameter.numel() <= LLAMA["hidden_size"] for parameter in model.parameters())
+    answers = [generate(one, [5, 6, 7], PromptLookup(), max_new_tokens=20).tokens for one in (kept, lm)]
+    assert answers[0] == answers[1]
+
+
+@needs_onednn
+def test_a_file_that_is_not_the_model_is_left_alone(tmp_path):
+    """Trained on since it was loaded, or resized: what the file holds is another matrix."""
+    randomized(hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, tie_word_embeddings=True))).float().save_pretrained(tmp_path)
+    model = hf.LlamaForCausalLM.from_pretrained(tmp_path)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[VOCAB - 1, 0] += 1
+    expected = generate(CachedLM(model, "packed"), [5, 6, 7], max_new_tokens=20).tokens
+    lm = CachedLM(model, "packed", release=True)
+    assert model.model.embed_tokens.weight.numel() == VOCAB * LLAMA["hidden_size"]
+    assert generate(lm, [5, 6, 7], max_new_tokens=20).tokens == expected
+
+
 @pytest.fixture(scope="module")
 def texts(default_model):
     from specdec_core.workloads import encode, own

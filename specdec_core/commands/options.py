@@ -34,8 +34,11 @@ def add_model_arguments(
     )  # fmt: skip
 
 
-def open_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """The `LoadedModel` and its `CachedLM`; says on stderr what was chosen and why."""
+def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[Any, Any]:
+    """The `LoadedModel` and its `CachedLM`; says on stderr what was chosen and why.
+
+    With ``release`` the weights are held once: of the two, only the `CachedLM` can then run.
+    """
     import torch
 
     from ..lm import CachedLM
@@ -44,7 +47,7 @@ def open_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
-    lm = CachedLM(loaded.model, execution=arguments.execution, numerics=arguments.numerics)
+    lm = CachedLM(loaded.model, execution=arguments.execution, numerics=arguments.numerics, release=release)
     print(f"{label(loaded)}: {loaded.why} {lm.why}.", file=sys.stderr)
     return loaded, lm
 

@@ -43,7 +43,7 @@ def _time(arguments: argparse.Namespace) -> int:
 
     both = arguments.numerics == "both"
     arguments.numerics = "fast" if both else arguments.numerics
-    loaded, lm = open_model(arguments)
+    loaded, lm = open_model(arguments, release=True)
     question = own(TASK, limit=1)[0]
     prompt = encode(question.turns[0], loaded.tokenizer)
     measured = limits.measure(loaded.device, loaded.dtype)

@@ -6,14 +6,15 @@ same. Every formula is transformers' own, with query/key/value projections as on
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
+
+from ..machine import give_back
+from . import stored
 
 # Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -106,24 +107,30 @@ class Stack:
         self, model: PreTrainedModel, linear: type[Linear] = Linear, norm: type[Norm] = Norm, release: bool = False
     ):
         stack, eps = model.model, model.config.rms_norm_eps
-        self.embedding, self.norm = stack.embed_tokens.weight, norm(stack.norm.weight, eps)
+        embedding = stack.embed_tokens.weight
+        self.embed: Callable = partial(F.embedding, weight=embedding)  # (n,) ids to (n, D)
+        self.norm = norm(stack.norm.weight, eps)
         self.layers = []
         for layer in stack.layers:
             self.layers.append(Layer(layer, eps, linear, norm))
             if release:
                 _empty(layer)
         self.head = linear(model.lm_head)
-        if release and model.lm_head.weight is not self.embedding:
+        if release and model.lm_head.weight is not embedding:
             _empty(model.lm_head)
-        self._rotary = stack.rotary_emb
+        elif release and (rows := stored.find(model)):
+            self.embed = rows
+            _empty(model.lm_head)
+            _empty(stack.embed_tokens)
+        self._rotary, self._like = stack.rotary_emb, stack.norm.weight  # which has the dtype and device of all
         self.cos = self.sin = torch.empty(0)
 
     def prepare(self, length: int) -> None:
         """Make the rotary tables (length, 1, head_dim) reach at least this far."""
         if len(self.cos) >= length:
             return
-        positions = torch.arange(length, device=self.embedding.device)[None]
-        cos, sin = self._rotary(self.embedding[:1], positions)
+        positions = torch.arange(length, device=self._like.device)[None]
+        cos, sin = self._rotary(self._like, positions)
         half = sin.shape[-1] // 2
         self.cos = cos[0].unsqueeze(1)
         self.sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
@@ -134,7 +141,7 @@ class Stack:
         ``attend(index, query, key, value, scale)`` is given the index of the layer.
         """
         cos, sin = self.cos[positions], self.sin[positions]
-        x = F.embedding(ids, self.embedding)
+        x = self.embed(ids)
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
         x = self.norm(x if keep is None else x[keep])
@@ -143,9 +150,6 @@ class Stack:
 
 def _empty(module: torch.nn.Module) -> None:
     for part in module.modules():
-        if isinstance(part, torch.nn.Linear):
+        if isinstance(part, torch.nn.Linear | torch.nn.Embedding):
             part.weight = torch.nn.Parameter(torch.empty(0, dtype=part.weight.dtype), requires_grad=False)
-    if sys.platform == "linux":
-        # glibc keeps freed memory for the thread that allocated it, and transformers loads in several threads.
-        with suppress(AttributeError):  # another C library
-            ctypes.CDLL(None).malloc_trim(0)
+    give_back()
