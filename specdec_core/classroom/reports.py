@@ -12,9 +12,11 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from .grader import GRADED, Result
+from ..files import write
+from .grader import GRADED, GradeError, Result
 
 _COLORS = {"right": "#0072b2", "wrong": "#d55e00"}
 
@@ -123,3 +125,16 @@ def _details(result: Result, number: int) -> str:
         for entry in result.questions.values()
     )
     return f'<h3 id="s{number}">{_(result.file)}</h3><p>{_(_outcome(result))}</p><table>{rows}</table>'
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file of results.
+
+    Raises:
+        GradeError: if it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, text)
+    except OSError as error:
+        raise GradeError(f"{path} could not be written ({error}); choose another place with --out.") from error

@@ -27,8 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..classroom.grader import GRADED, GradeError, Limits, grade_all, save
-    from ..classroom.reports import as_csv, as_html, as_json, feedback
+    from ..classroom.folder import grade_all
+    from ..classroom.grader import GRADED, GradeError, Limits
+    from ..classroom.reports import as_csv, as_html, as_json, feedback, save
 
     _able(arguments, GradeError)
     limits = Limits(arguments.cell_seconds, arguments.seconds, arguments.memory << 30)
@@ -81,7 +82,7 @@ def _able(arguments: argparse.Namespace, error: type[Exception]) -> None:
 def _graded(path: Path, grade_all: Any, limits: Any, jobs: int, journal: Path | None, seed: int | None) -> list[Any]:
     from tqdm import tqdm
 
-    from ..classroom.grader import find_notebooks
+    from ..classroom.folder import find_notebooks
     from ..classroom.reports import line
 
     count = len(find_notebooks(path))

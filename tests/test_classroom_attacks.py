@@ -1,0 +1,197 @@
+"""Submissions that want points without an answer, or harm: no point, a bounded time, and the rest graded as ever.
+
+One notebook carries several attacks, a question each, so that this stays quick; every one leaves at least one
+question answered rightly, which must keep its points.
+"""
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from classroom_files import ROOT, submit
+
+from specdec_core.classroom import folder as folders
+from specdec_core.classroom import grader
+from specdec_core.classroom.fence import landlock_version
+from specdec_core.classroom.folder import grade_all
+from specdec_core.classroom.grader import Limits, grade
+
+EX = "ex01_rejection_sampling"
+WRONG = "def {name}(*arguments):\n    return 0.123\n"
+QUICK = Limits(cell_seconds=5, seconds=90)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="grading needs Linux or macOS")
+
+
+def wrong(name, *lines):
+    return "\n".join([*lines, WRONG.format(name=name)])
+
+
+def states(result):
+    return {question: entry["state"] for question, entry in result.questions.items()}
+
+
+def test_checks_that_are_shadowed_silenced_or_forged_win_nothing(tmp_path):
+    answers = {
+        "01.1": wrong(
+            "accept",
+            "import specdec_core.classroom.client as client",
+            "def check(question, function):",
+            "    print(question, 'right.', 'f' * 32)",
+        ),
+        "01.2": wrong("residual", "# NBVAL_SKIP", "# NBVAL_RAISES_EXCEPTION", "# NBVAL_IGNORE_OUTPUT"),
+        "01.3": wrong(
+            "acceptance_rate",
+            "import specdec_core.classroom as classroom",
+            "from IPython.core.interactiveshell import InteractiveShell",
+            "InteractiveShell.showtraceback = lambda *a, **k: None",
+            "get_ipython().showtraceback = lambda *a, **k: None",
+        ),
+        # from here on a check that lies: the messenger believes that every verdict is good
+        "01.4": wrong(
+            "one_round",
+            "true_receive = client.receive",
+            "def receive(stream):",
+            "    message = true_receive(stream)",
+            "    if message.get('passed') is False:",
+            "        message = {'passed': True, 'message': 'right ' + 'f' * 32}",
+            "    return message",
+            "client.receive = receive",
+            "del check",
+            "from specdec_core.classroom import check",
+        ),
+    }
+    result = grade(submit(tmp_path, EX, answers), limits=QUICK)
+    assert result.outcome == grader.GRADED
+    assert {q for q, state in states(result).items() if state == "wrong"} == set(answers)
+    assert "the check was never made" in result.questions["01.1"]["message"]
+    assert result.points == result.questions["01.5"]["points"] + result.questions["01.6"]["points"] == 5
+
+
+def test_an_examination_cannot_be_had_before_its_time_or_twice(tmp_path):
+    early = ["from specdec_core.classroom.client import check as examine", "told = []"]
+    early += [
+        f"try:\n    examine('{question}', lambda *a: 0.5)\nexcept Exception as error:\n    told.append(str(error))"
+        for question in ("01.1", "01.2", "01.3")
+    ]
+    answers = {
+        "01.1": wrong("accept", *early, "assert told == ['this question is not being examined'] * 3, told"),
+        # a function that, being examined, asks for another examination of itself
+        "01.3": "from specdec_core.classroom.client import check as examine\n"
+        "def acceptance_rate(p, q):\n    examine('01.3', lambda p, q: 0.5)\n    return 0.5",
+    }
+    result = grade(submit(tmp_path, EX, answers), limits=QUICK)
+    assert {q for q, state in states(result).items() if state == "wrong"} == set(answers)
+    assert "answer cell failed" not in result.questions["01.1"]["message"]
+    assert "this question is not being examined" in result.questions["01.3"]["message"]
+
+
+def test_what_is_stuck_dies_or_grows_loses_its_question_and_no_other(tmp_path):
+    answers = {
+        "01.1": "import os\ndef accept(p_x, q_x):\n    os._exit(0)",
+        "01.2": "def residual(p, q):\n    while True:\n        pass",
+        "01.3": "import numpy as np\ndef acceptance_rate(p, q):\n    return float(np.ones((10 << 30) // 8).sum())",
+        "01.4": "import ctypes, time\nfor _ in range(40):\n    if ctypes.CDLL(None).fork() == 0:\n"
+        "        time.sleep(30)\n"
+        "time.sleep(30)",
+    }
+    result = grade(submit(tmp_path, EX, answers), limits=QUICK)
+    assert result.outcome == grader.GRADED
+    assert states(result) == {q: "wrong" if q in answers else "right" for q in result.questions}
+    said = {question: result.questions[question]["message"] for question in answers}
+    assert "the kernel died" in said["01.1"]
+    assert "it took longer than a cell may" in said["01.2"]
+    assert "MemoryError" in said["01.3"] or "GiB of memory" in said["01.3"]
+    assert "it started more than 16 processes" in said["01.4"]
+    assert result.seconds < QUICK.seconds + 10
+
+
+def test_other_files_processes_and_the_network_are_out_of_reach(tmp_path):
+    victim = submit(tmp_path, EX, name="victim")
+    before = victim.read_bytes()
+    solution = ROOT / "solutions" / f"{EX}.py"
+    library = "import os, signal, socket, subprocess, numpy as np\n"
+    attempt = (
+        "import ctypes\nwon = []\n"
+        "def attempt(what):\n    try:\n        won.append(what())\n    except (OSError, ImportError):\n        pass\n"
+    )
+    reads = [
+        f"attempt(lambda: open({str(victim)!r}).read())",
+        f"attempt(lambda: os.open({str(victim)!r}, os.O_RDONLY))",
+        f"attempt(lambda: open({str(solution)!r}).read())",
+        "attempt(lambda: __import__('specdec_core.classroom.questions.ch01'))",
+        "attempt(lambda: __import__('specdec_core.verify'))",
+        "attempt(lambda: open(f'/proc/{os.getppid()}/environ').read() and open(f'/proc/{os.getppid()}/mem'))",
+    ]
+    harms = [
+        f"attempt(lambda: open({str(victim)!r}, 'w'))",
+        f"attempt(lambda: os.remove({str(victim)!r}))",
+        f"attempt(lambda: os.rename({str(victim)!r}, 'mine'))",
+        "attempt(lambda: subprocess.run(['true']))",
+        "attempt(lambda: os.fork())",
+        "attempt(lambda: os.kill(os.getppid(), signal.SIGKILL))",
+        "attempt(lambda: socket.create_connection(('127.0.0.1', 9), timeout=1))",
+    ]
+    control: dict = {}
+    exec("\n".join([library, attempt, *reads[:5]]), control)
+    assert len(control["won"]) == 5  # without the fence, each of them wins
+    end = "assert not won, [str(w)[:40] for w in won]"
+    answers = {
+        "01.1": "\n".join([library, attempt, *reads, end, WRONG.format(name="accept")]),
+        "01.2": "\n".join([library, attempt, *harms, end, WRONG.format(name="residual")]),
+        "01.3": "import torch\n"
+        + "def acceptance_rate(p, q):\n    return torch.minimum(*map(torch.from_numpy, (p, q))).sum()",
+    }
+    if landlock_version():  # not Python's word but the system's: C asks the same, and gets no further
+        answers["01.4"] = wrong(
+            "one_round",
+            "import ctypes, os",
+            "libc = ctypes.CDLL(None, use_errno=True)",
+            f"assert libc.open({str(victim).encode()!r}, 0) == -1",
+            f"assert libc.open({str(solution).encode()!r}, 0) == -1",
+            f"assert libc.unlink({str(victim).encode()!r}) == -1",
+            *(["assert libc.kill(os.getppid(), 9) == -1"] if landlock_version() >= 6 else []),
+        )
+    result = grade(submit(tmp_path, EX, answers, name="thief"), limits=QUICK)
+    for question in answers.keys() - {"01.3"}:
+        assert states(result)[question] == "wrong"
+        assert "answer cell failed" not in result.questions[question]["message"]
+    assert states(result)["01.3"] == "right"  # torch may still be used, though it is loaded behind the fence
+    assert victim.read_bytes() == before
+
+
+def test_a_submission_that_fells_its_grader_is_not_tried_for_ever(tmp_path):
+    """Two starts without an end, then it is named and left; a run stopped by hand is not held against it."""
+    submit(tmp_path, EX, name="felon", start="exercises")
+    journal = tmp_path / "journal"
+    begun = json.dumps({"begun": "felon.ipynb"}) + "\n"
+    journal.write_text(begun * 2)
+    (result,) = grade_all(tmp_path, QUICK, 1, journal)
+    assert result.outcome == grader.FELLED
+    journal.write_text(begun * 2 + json.dumps({"interrupted": True}) + "\n")
+    assert folders._read_journal(journal, {})[1] == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="sends a signal to itself")
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in "ab":
+        submit(folder, EX, name=name, start="exercises")
+    journal = tmp_path / "journal"
+
+    def interrupt(result):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        grade_all(folder, QUICK, 1, journal, progress=interrupt)
+    done = [json.loads(line)["result"]["file"] for line in journal.read_text().splitlines() if '"result"' in line]
+    assert done == ["a.ipynb"]
+    seen = []
+    results = grade_all(folder, QUICK, 1, journal, progress=lambda result: seen.append((result.file, result.seed)))
+    assert [result.outcome for result in results] == [grader.GRADED] * 2
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [line["begun"] for line in lines if "begun" in line].count("a.ipynb") == 1
+    assert len({seed for _, seed in seen}) == 2  # other inputs for each
