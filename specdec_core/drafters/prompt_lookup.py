@@ -22,6 +22,9 @@ class PromptLookup(DrafterBase):
         max_n, min_n: lengths of the suffix that is looked up, longest first.
         match: which occurrence wins when several match: ``"first"`` or ``"last"``.
 
+    Attributes:
+        match_len: tokens matched by the last proposal, 0 if none were.
+
     Raises:
         ValueError: on lengths below 1, min_n > max_n, or another ``match``.
 
@@ -48,6 +51,7 @@ class PromptLookup(DrafterBase):
         # n-gram -> position of the token that follows the occurrence that wins.
         self._follower: dict[tuple[int, ...], int] = {}
         self._indexed = 0  # every n-gram that ends before this position is in the index
+        self.match_len = 0
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         self._index(context)
@@ -55,8 +59,10 @@ class PromptLookup(DrafterBase):
         for n in range(min(self.max_n, end), self.min_n - 1, -1):
             start = self._follower.get(tuple(context[end - n :]))
             if start is not None:
+                self.match_len = n
                 length = min(self.num_tokens, budget.nodes, budget.depth)
                 return DraftTree.chain(context[-1], context[start : start + length])
+        self.match_len = 0
         return DraftTree.empty(context[-1])
 
     def _index(self, context: Sequence[int]) -> None:
