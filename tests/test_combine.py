@@ -351,6 +351,10 @@ def test_by_name():
     assert drafter.t(1) > 0 and drafter.t(128) == pytest.approx(2 * drafter.t(64))
     drafter = methods.build("adaptive", context)
     assert (drafter.drafter.offset, SuffixDecoding().offset) == (4.0, 0.0), "longer drafts, for it to cut"
+    drafter = methods.build("adaptive:method=suffix_decoding>ngram", context)
+    assert drafter.name == "adaptive(suffix_decoding>ngram)" and drafter.drafter.first.offset == 4.0
+    with pytest.raises(SpecdecError, match="no method 'nothing'"):
+        methods.build("adaptive:method=ngram>nothing", context)
     with pytest.raises(SpecdecError, match="no method 'nothing'; choose from: autoregressive"):
         methods.build("cascade:first=nothing", context)
 

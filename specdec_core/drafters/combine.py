@@ -137,11 +137,13 @@ class Adaptive(DrafterBase):
     def build(cls, context: Any, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
         """From the name of a drafter; t(q) is that of ``context.costs``, or measured once if there is none.
 
+        ``method`` may be a cascade, such as "suffix_decoding>rest": worth having where there is a datastore.
+
         Suffix decoding is asked for drafts four nodes longer than it makes by itself: what is too long is cut
         here, what is too short is not made longer. Replayed over the own prompts, no other lookup and no cascade
         was faster on average, at any of four slopes of t(q).
         """
-        drafter = _by_name(method, context, **_LONGER.get(method, {}))
+        drafter = _by_name(method, context, cut=True)
         return cls(drafter, _steps(context.costs or _measured(context.lm)), explore=explore)
 
     def reset(self, context: Sequence[int]) -> None:
@@ -269,13 +271,18 @@ class _Rows:
 _LONGER = {"suffix_decoding": {"offset": 4.0}}
 
 
-def _by_name(name: str, context: Any, **settings: Any) -> Drafter:
+def _by_name(name: str, context: Any, cut: bool = False) -> Drafter:
+    """A drafter with its default settings, longer ones if its drafts will be cut; "a>b" is a cascade."""
     from ..errors import SpecdecError
     from . import REGISTRY
 
+    first, cascade, second = name.partition(">")
+    if cascade:
+        return Cascade(_by_name(first, context, cut), _by_name(second, context, cut))
     if name not in REGISTRY:
         raise SpecdecError(f"no method {name!r}; choose from: {', '.join(REGISTRY)}.")
     cls = REGISTRY[name]
+    settings = _LONGER.get(name, {}) if cut else {}
     return cls.build(context, **settings) if hasattr(cls, "build") else cls(**settings)
 
 
