@@ -205,7 +205,8 @@ check("01.5", block)
 # minutes: 8
 #
 # The decoder below runs, never crashes, and writes plausible text. It is meant to sample from the target at the temperature `temperature`, which is above zero.
-# What it emits does not follow that law. Mend it; one line is enough.
+# What it emits does not follow that law. Mend it; one line is enough. `settle(x, p, q)` is given to you and is right: it tests a token `x` that was drawn from `q`
+# against `p`, and returns it or a correction.
 #
 # hint:
 # The theorem of the chapter says what $q$ is: not "the draft model's law" but the law from which *this* token was drawn.
@@ -218,7 +219,7 @@ check("01.5", block)
 # ```
 
 # %% answer="01.6"
-def decode(p_logits, q_logits, temperature, rng):
+def decode(p_logits, q_logits, temperature, rng, settle):
     """One token from the target at this temperature, drafted by the draft model."""
 
     def softmax(logits):
@@ -226,16 +227,14 @@ def decode(p_logits, q_logits, temperature, rng):
         return e / e.sum()
 
     # BEGIN SOLUTION
-    p, q = softmax(p_logits / temperature), softmax(q_logits / temperature)
+    q = softmax(q_logits / temperature)
     x = rng.pick(q)
     # GIVEN
-    # p, q = softmax(p_logits / temperature), softmax(q_logits)
+    # q = softmax(q_logits)
     # x = rng.pick(softmax(q_logits / temperature))
     # END SOLUTION
-    if rng.uniform() < min(1.0, p[x] / q[x]):
-        return x
-    owed = np.maximum(p - q, 0)
-    return rng.pick(owed / owed.sum())
+    p = softmax(p_logits / temperature)
+    return settle(x, p, q)
 
 # %% check="01.6"
 check("01.6", decode)

@@ -18,6 +18,7 @@ from . import client, reading
 from .reading import Misread, same, show
 from .wire import Handle, Other, decode, encode
 
+_LEARNT = "right for the inputs that the notebook's own check uses, wrong for others: "
 VISIBLE_SEED = 0  # what a student's own check uses; grading adds one that nobody knew
 
 
@@ -49,8 +50,8 @@ class Question:
         cases: the inputs by a numpy generator; each a tuple of arguments.
         right: the right value for a case, by definition and slowly.
         slips: usual mistakes, the most specific first.
-        observe: ``observe(ask, *case)``: how a value is had from the answer; plainly calling it unless given.
-            Where the answer draws at random it is `law_of`, and the value is the law of what it returns.
+        observe: ``observe(ask, *case, like, read)``: how a value is had from the answer; plainly calling it unless
+            given. Where the answer draws at random it is `law_of`, and the value is the law of what it returns.
         like: a value of the right form where the right value of a case does not show it (an empty list).
         returns: the right form in words, such as ``"a law over the vocabulary"``.
     """
@@ -151,7 +152,7 @@ def _pickable(law: Any) -> np.ndarray:
 def law_of(ask: Ask, *case: Any, like: Any, read: Callable[[Any, Any], Any]) -> dict[Any, float]:
     """The exact law of what an answer returns, its last argument being the random source."""
     try:
-        return enumerate_law(lambda rng: _hashable(read(ask(*case, rng), like)), limit=5_000)
+        return reading.Exact(enumerate_law(lambda rng: _hashable(read(ask(*case, rng), like)), limit=5_000))
     except RuntimeError as error:
         raise Fail("it draws more often than a step can need; is there a loop that does not end?") from error
 
@@ -172,8 +173,11 @@ def examine(question: Question, transport: Transport, seeds: Sequence[int]) -> t
         whether the answer passes, and what to say.
     """
     exam = Exam(question, transport)
+    came: list[Any] = []
+    wanted: list[Any] = []
+    cases: list[tuple] = []
+    first = 0
     try:
-        came, wanted, cases, first = [], [], [], 0
         for seed in seeds:
             for case in question.cases(np.random.default_rng(seed)):
                 right = question.right(*case)
@@ -186,28 +190,26 @@ def examine(question: Question, transport: Transport, seeds: Sequence[int]) -> t
             return True, "right."
         return False, _diagnosis(question, cases, came, wanted, wrong, first)
     except Fail as fail:
-        return False, str(fail)
+        visible = first and all(same(came[i], wanted[i]) for i in range(first))
+        return False, f"{_LEARNT}{fail}" if visible else str(fail)
 
 
 def _observed(exam: Exam, case: tuple, right: Any) -> Any:
     question = exam.question
     like = right if question.like is None else question.like
-    if question.observe is law_of:
-        return reading.Exact(law_of(exam.ask, *case, like=like, read=exam.read))
-    value = exam.ask(*case) if question.observe is None else question.observe(exam.ask, *case)
-    return exam.read(value, like)
+    if question.observe is not None:
+        return question.observe(exam.ask, *case, like=like, read=exam.read)
+    return exam.read(exam.ask(*case), like)
 
 
 def _diagnosis(question: Question, cases: list, came: list, wanted: list, wrong: list[int], first: int) -> str:
     for slip in (*question.slips, *_common(question)):
         if _agrees(slip, cases, came, wanted):
             return slip.message
+    example = _example(question, cases[wrong[0]], came[wrong[0]], wanted[wrong[0]])
     if wrong[0] >= first:
-        return (
-            "right for the inputs that the notebook's own check uses, wrong for others: "
-            f"{_example(question, cases[wrong[0]], came[wrong[0]], wanted[wrong[0]])}"
-        )
-    return _example(question, cases[wrong[0]], came[wrong[0]], wanted[wrong[0]])
+        example = _LEARNT + example
+    return example
 
 
 def _agrees(slip: Slip, cases: list, came: list, wanted: list) -> bool:

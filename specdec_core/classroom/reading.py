@@ -64,8 +64,8 @@ def read(value: Any, like: Any) -> Any:
 
 
 def _scalar(value: Any, integral: bool) -> Any:
-    if isinstance(value, np.ndarray) and value.shape == ():
-        value = value.item()
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if not isinstance(value, numbers.Real):
         raise Misread(f"got {describe(value)}")
     if integral and (not np.isfinite(value) or value != int(value)):
@@ -74,7 +74,7 @@ def _scalar(value: Any, integral: bool) -> Any:
 
 
 def _real(value: Any) -> float:
-    tolerance = _COARSE.get(value.dtype.name, 0.0) if isinstance(value, np.ndarray) else 0.0
+    tolerance = _COARSE.get(value.dtype.name, 0.0) if isinstance(value, np.generic) else 0.0
     number = float(_scalar(value, integral=False))
     if tolerance:
         number = Loose(number)
@@ -107,7 +107,8 @@ def _dict(value: Any, like: dict) -> dict:
     if not like:
         return value
     key, inner = next(iter(like.items()))
-    return {_frozen(read(k, key)): read(v, inner) for k, v in value.items()}
+    pattern = list(key) if isinstance(key, tuple) else key  # n-grams are tuples of any length
+    return {_frozen(read(k, pattern)): read(v, inner) for k, v in value.items()}
 
 
 def _frozen(value: Any) -> Any:

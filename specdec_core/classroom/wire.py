@@ -103,7 +103,8 @@ def decode(data: Any, handles: Any = None, depth: int = 0) -> Any:
         name, shape, text = inner
         if name not in _DTYPES:
             raise ValueError("not a dtype of this wire")
-        return np.frombuffer(base64.b64decode(text), np.dtype(name).newbyteorder("<")).reshape(shape).astype(name)
+        array = np.frombuffer(base64.b64decode(text), np.dtype(name).newbyteorder("<")).reshape(shape).astype(name)
+        return array[()]  # of shape (): a number, which may be a key
     if kind == "handle":
         return handles(*inner) if handles else Other("handle")
     if kind == "dict":

@@ -42,7 +42,7 @@ ACCEPT = Question(
         Slip("this is p(x)/q(x), which exceeds 1 where the target likes x better than the draft does; a "
              "probability stops at 1.", lambda p, q: p / q),
         Slip("the ratio is upside down: a token that the draft drew too often is kept in proportion p(x)/q(x).",
-             lambda p, q: min(1.0, q / p)),
+             lambda p, q: min(1.0, q / p) if p else 1.0),
         Slip("this is min(p(x), q(x)), the probability that x is drafted and accepted; that it is accepted once it "
              "has been drafted is asked for.", lambda p, q: min(p, q)),
         Slip("this is p(x), the rule for a draft that is one fixed token; x was drawn with probability q(x).",
@@ -245,17 +245,30 @@ def _decoder(draw, test_p, test_q):
     return law
 
 
+def _settled(ask, *case, like, read):
+    """The law of an answer that is also given the rule of the chapter, working with the same random source."""
+
+    def with_rule(*arguments):
+        rng = arguments[-1]
+
+        def settle(x, p, q):
+            x, p, q = read(x, 0), read(p, np.zeros(1)), read(q, np.zeros(1))
+            return x if rng.uniform() < p[x] / q[x] else rng.pick(_exact_residual(p, q))
+
+        return ask(*arguments, settle)
+
+    return law_of(with_rule, *case, like=like, read=read)
+
+
 DECODER = Question(
-    "01.6", "decode", ("p_logits", "q_logits", "temperature", "rng"), _bug_cases,
-    right=lambda p, q, T: Exact(dict(enumerate(_softmax(p / T)))), observe=law_of, like=0,
+    "01.6", "decode", ("p_logits", "q_logits", "temperature", "rng", "settle"), _bug_cases,
+    right=lambda p, q, T: Exact(dict(enumerate(_softmax(p / T)))), observe=_settled, like=0,
     returns="a token",
     slips=(
         Slip("the draft is drawn at the temperature but tested as if it had been drawn without: q must be the law "
              "that was drawn from.", _decoder(True, True, False)),
         Slip("p is used without the temperature: what is asked for is the target's law at that temperature.",
              _decoder(True, False, True)),
-        Slip("neither law is processed any more: the output should follow the target at this temperature.",
-             _decoder(False, False, False)),
         Slip("now the draw is without the temperature, and the test with it: still two different q.",
              _decoder(False, True, True)),
         Slip("it emits the draft's law: no draft is ever rejected.",
