@@ -1,8 +1,9 @@
 """What the methods are raced on: the project's own prompts by task, and files of questions.
 
 Whether a drafter that looks its draft up pays depends on how much of the answer already stands in the
-context, so the own prompts come in eight tasks that differ in exactly that. `own` reads them; the bench
-gives each question to `conversation`, which turns it into token ids, one call of the model per user turn.
+context, so the own prompts come in eight tasks that differ in exactly that; two more, for methods that remember
+what is not in the context, run when they are asked for by name. `own` reads them; the bench gives each question
+to `conversation`, which turns it into token ids, one call of the model per user turn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from specdec_core.questions import Question, WorkloadError, parse_questions, read_questions
 
 __all__ = [
-    "TASKS", "Question", "Task", "Turn", "WorkloadError", "conversation", "encode", "own", "read_questions",
+    "FURTHER", "TASKS", "Question", "Task", "Turn", "WorkloadError", "conversation", "encode", "own", "read_questions",
 ]
 
 @dataclass(frozen=True)
@@ -92,11 +93,31 @@ TASKS: dict[str, Task] = {
     )
 }
 
+# Tasks for one method's sake, asked for by name: what it remembers is outside the prompt.
+FURTHER: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            "session",
+            "Eight requests of one kind, one after another, as an agent sends them.",
+            "Each answer has the structure of the answers before it, which no prompt shows: long copies for a method "
+            "that remembers earlier requests, short ones for one that reads the prompt alone.",
+        ),
+        Task(
+            "write_code",
+            "Write a common Python function from its signature.",
+            "The prompt holds little of the answer, other people's code much of its idioms: short copies from a "
+            "datastore of code, next to none from the prompt.",
+        ),
+    )
+}
+
+
 def own(tasks: str | Iterable[str] | None = None, limit: int | None = None) -> list[Question]:
     """The project's own questions, task by task.
 
     Args:
-        tasks: names in `TASKS`, in the order wanted; None for all of them.
+        tasks: names in `TASKS` and `FURTHER`, in the order wanted; None for all of `TASKS`.
         limit: at most this many questions of each task (the first ones), at least 1; None for all.
 
     Raises:
@@ -108,10 +129,11 @@ def own(tasks: str | Iterable[str] | None = None, limit: int | None = None) -> l
     """
     wanted = TASKS if tasks is None else [tasks] if isinstance(tasks, str) else tasks
     names = list(dict.fromkeys(wanted))
-    if unknown := [name for name in names if name not in TASKS]:
-        raise WorkloadError(f"no task {', '.join(map(repr, unknown))}; choose from: {', '.join(TASKS)}.")
+    known = {**TASKS, **FURTHER}
+    if unknown := [name for name in names if name not in known]:
+        raise WorkloadError(f"no task {', '.join(map(repr, unknown))}; choose from: {', '.join(known)}.")
     if not names:
-        raise WorkloadError(f"no task was chosen; choose from: {', '.join(TASKS)}.")
+        raise WorkloadError(f"no task was chosen; choose from: {', '.join(known)}.")
     if limit is not None and limit < 1:
         raise WorkloadError(f"limit is {limit}; expected at least 1 question a task, or None for all.")
     folder = files("specdec_core") / "prompts"

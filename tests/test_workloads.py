@@ -7,7 +7,16 @@ import pytest
 
 from specdec_core import fetch, manifest
 from specdec_core.questions import MULTI_TURN
-from specdec_core.workloads import TASKS, Question, WorkloadError, conversation, encode, own, read_questions
+from specdec_core.workloads import (
+    FURTHER,
+    TASKS,
+    Question,
+    WorkloadError,
+    conversation,
+    encode,
+    own,
+    read_questions,
+)
 
 # Prompt lengths in tokens of the default model, chat template and system message included. The grounded
 # tasks need something to copy from; the ungrounded ones must not have it.
@@ -20,39 +29,43 @@ BOUNDS = {
     "chat": (40, 150),
     "math": (40, 120),
     "write": (30, 80),
+    "session": (70, 120),
+    "write_code": (50, 120),
 }
+EVERY = {**TASKS, **FURTHER}
 
 
 # The own prompts
 
 
 def test_every_task_has_prompts_and_a_reason_to_expect_something():
-    assert list(TASKS) == list(BOUNDS)
-    per_task = Counter(question.task for question in own())
-    assert per_task.keys() == TASKS.keys()
+    assert list(EVERY) == list(BOUNDS)
+    assert Counter(question.task for question in own()).keys() == TASKS.keys(), "the others are asked for by name"
+    per_task = Counter(question.task for question in own(EVERY))
+    assert per_task.keys() == EVERY.keys()
     assert min(per_task.values()) >= 6
-    for name, task in TASKS.items():
+    for name, task in EVERY.items():
         assert task.name == name
         assert task.description.endswith(".") and "\n" not in task.description
         assert task.expect.endswith(".") and ": " in task.expect
 
 
 def test_ids_are_unique_and_say_their_task():
-    questions = own()
-    for task in TASKS:
+    questions = own(EVERY)
+    for task in EVERY:
         ids = [question.id for question in questions if question.task == task]
         assert ids == [f"{task}-{n:02d}" for n in range(1, len(ids) + 1)]
 
 
 def test_no_turn_is_there_twice_and_none_has_space_around_it():
-    turns = [turn for question in own() for turn in question.turns]
+    turns = [turn for question in own(EVERY) for turn in question.turns]
     words = Counter(" ".join(turn.lower().split()) for turn in turns)
     assert [turn for turn, times in words.items() if times > 1] == []
     assert [turn for turn in turns if turn != turn.strip()] == []
 
 
 def test_chat_has_three_turns_and_the_rest_one():
-    assert {(question.task == "chat", len(question.turns)) for question in own()} == {(True, 3), (False, 1)}
+    assert {(question.task == "chat", len(question.turns)) for question in own(EVERY)} == {(True, 3), (False, 1)}
 
 
 def test_code_in_prompts_is_python():
@@ -60,6 +73,20 @@ def test_code_in_prompts_is_python():
         code = question.turns[0].split("```python\n")[1].split("\n```")[0]
         compile(code, question.id, "exec")
         assert 10 <= len(code.splitlines()) <= 40, question.id
+
+
+def test_a_session_shows_no_answer_in_its_requests():
+    """What repeats is the answers: a request names its own class, and has no code to copy."""
+    turns = [question.turns[0] for question in own("session")]
+    assert len({turn.replace(turn.split("`")[1], "").split(" that takes ")[0] for turn in turns}) == 1
+    assert not any("self" in turn or "return" in turn for turn in turns)
+
+
+def test_functions_to_write_begin_as_python_and_have_no_body():
+    for question in own("write_code"):
+        code = question.turns[0].split("```python\n")[1].split("\n```")[0]
+        compile(code, question.id, "exec")  # a docstring is a body
+        assert code.endswith('"""') and len(code.splitlines()) <= 8, question.id
 
 
 def test_prompt_lengths_in_tokens():
@@ -71,7 +98,7 @@ def test_prompt_lengths_in_tokens():
     tokenizer = AutoTokenizer.from_pretrained(folder)
     outside = {
         question.id: length
-        for question in own()
+        for question in own(EVERY)
         if not BOUNDS[question.task][0]
         <= (length := len(encode(question.turns[0], tokenizer)))
         <= BOUNDS[question.task][1]
