@@ -127,7 +127,7 @@ class Exam:
         target, given = targets[number], [decode(argument) for argument in arguments]
         try:
             if kind == "function":
-                return {"result": encode(target(*given))}
+                return {"result": encode(self._called(target, given))}
             if method == "uniform":
                 drawn.append(target.uniform())
                 return {"result": len(drawn) - 1}
@@ -137,6 +137,14 @@ class Exam:
         except Fail as fail:  # told to the answer, but not left to it: it might catch it
             self.faults.append(str(fail))
             return {"error": str(fail)}
+
+    def _called(self, target: Callable[..., Any], given: list) -> Any:
+        """What a given function returns; that it was called with something else is the answer's mistake."""
+        try:
+            return target(*given)
+        except (TypeError, ValueError, LookupError) as error:
+            shown = ", ".join(show(value) for value in given)
+            raise Fail(f"it calls a function that it was given with ({shown}): {error}.") from None
 
 
 def _pickable(law: Any) -> np.ndarray:
