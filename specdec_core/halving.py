@@ -13,7 +13,7 @@ from itertools import zip_longest
 from math import ceil
 
 from . import gains, methods, results
-from .bench import WARMUP_TOKENS
+from .bench import WARMUP_PROMPT, WARMUP_TOKENS
 from .costs import Costs
 from .methods import BASELINE
 from .rounds import Race
@@ -36,7 +36,7 @@ _LENGTH = {
 _OTHERS = {
     "prompt_lookup": ("min_n=2",),
     "ngram": ("min_n=2",),
-    "suffix_decoding": ("min_n=2", "factor=2.0"),
+    "suffix_decoding": ("offset=4.0", "factor=2.0", "min_n=2"),
     "rest": ("min_n=4",),
     "lookahead": ("W=4,N=3", "W=4,N=3,prompt_ngrams=True", "W=1,N=5,G=3,prompt_ngrams=True"),
     "cascade": ("second=ngram",),
@@ -195,8 +195,7 @@ class Search:
 
     def plan(self, stage: int, names: Sequence[str], left: float) -> tuple[list[Question], int, int] | None:
         """Questions, tokens of an answer, and repeats of a pass; None if no question fits."""
-        warmup = self._cost(0, WARMUP_TOKENS, names)
-        budget = SHARES[stage - 1] * left - warmup
+        budget = SHARES[stage - 1] * left - self._warmup(names)
         last = stage == len(SHARES)
         repeats = REPEATS if last else 1
         if found := self._fit(names, budget / repeats):
@@ -210,7 +209,7 @@ class Search:
 
     def least(self, names: Sequence[str]) -> float:
         """Seconds of the smallest pass: the warm-up and one question, with the shortest answers."""
-        return sum(self._cost(0, tokens, names) for tokens in (WARMUP_TOKENS, min(self.longest, SHORTEST)))
+        return self._warmup(names) + self._cost(0, min(self.longest, SHORTEST), names)
 
     def keep(self, done: Pass) -> None:
         """Keep a pass, and what it says about the time of the next one."""
@@ -229,6 +228,12 @@ class Search:
     def _fit(self, names: Sequence[str], budget: float) -> tuple[int, int] | None:
         want = len({question.task for question in self.questions})
         return fit(len(self.questions), want, self.longest, budget, lambda i, n: self._cost(i, n, names))
+
+    def _warmup(self, names: Sequence[str]) -> float:
+        """Seconds before the first round: the baseline reads a prompt, the others the end of it."""
+        length, turns = self.sizes[self.questions[0].id]
+        others = self.pace.seconds(min(WARMUP_PROMPT, length // turns), 1, WARMUP_TOKENS, names)
+        return others + self.pace.seconds(length // turns, 1, 0, ())
 
     def _cost(self, i: int, tokens: int, names: Sequence[str]) -> float:
         return self.pace.seconds(*self.sizes[self.questions[i].id], tokens, names)

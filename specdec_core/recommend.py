@@ -108,13 +108,15 @@ def recommend(
 ) -> Advice:
     """Race methods on these questions for some time, and say which one to use.
 
-    Ctrl-C ends the race; the answer then rests on what was measured until then.
+    Ctrl-C ends the race; the answer then rests on what was measured until then. So it does where the machine turns
+    out slower than it was: a pass may take twice its share of the time, the last one all that is left.
 
     Args:
         lm, tokenizer: the target.
         questions: see `workloads`.
         costs: t(q) of the target here.
-        seconds: to spend, about: a pass is sized by the time that earlier ones took.
+        seconds: to spend. A pass is sized by the time that earlier answers took; one round of answers may run over,
+            and the search for divergences comes on top.
         names: methods to try; by default all that can be built without further files.
         max_new_tokens: of an answer; fewer where time allows fewer questions than there are tasks.
         sampling, seed, stop_ids, device: as for `bench.race`.
@@ -137,7 +139,8 @@ def recommend(
     try:
         for stage in range(1, len(SHARES) + 1):
             contestants = search.contestants(stage, usable)
-            plan = search.plan(stage, contestants, seconds - (clock() - begun))
+            left = seconds - (clock() - begun)
+            plan = search.plan(stage, contestants, left)
             if plan is None and stage == 1:
                 raise RecommendError(
                     f"{seconds:.0f} s are too short: one question alone, by {len(usable)} methods, takes "
@@ -160,11 +163,15 @@ def recommend(
                 stop_ids=stop_ids,
                 device=device,
                 costs=costs,
+                seconds=min(1.0, 2 * SHARES[stage - 1]) * left,
+                clock=clock,
                 progress=progress,
                 **options,
             )
             search.keep(Pass(stage, race, len(chosen), tokens, repeats))
-            if not race.complete:
+            if race.late:
+                stopped = f"the time was over in pass {stage} of {len(SHARES)}"
+            elif not race.complete:
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not search.passes:

@@ -78,6 +78,7 @@ def make(
         "argv": list(argv),
         "commit": commit,
         "complete": race.complete,
+        "late": race.late,
         "machine": machine,
         "model": model,
         "settings": settings,

@@ -65,13 +65,14 @@ class Divergence:
 
 @dataclass(eq=False)
 class Race:
-    """What was measured; ``complete`` is False if the race was interrupted."""
+    """What was measured; ``complete`` is False if the race was interrupted, or, then ``late``, out of time."""
 
     methods: tuple[str, ...]
     rounds: list[Round] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     greedy: bool = True
     complete: bool = False
+    late: bool = False
     memory: str = ""  # what peak_memory_bytes means
 
     @property

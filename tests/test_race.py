@@ -1,6 +1,7 @@
 """A race: the order of the runs, what each answer is compared with, and what is left after Ctrl-C."""
 
 import json
+from datetime import datetime
 
 import interrupts
 import pytest
@@ -214,3 +215,69 @@ def test_an_interrupt_before_the_first_round_is_over_goes_on_up(run, monkeypatch
     interrupts.register(monkeypatch, nth=2)
     with pytest.raises(KeyboardInterrupt):
         run(["interrupts"])
+
+
+def test_methods_warm_up_on_the_end_of_a_prompt(run, monkeypatch):
+    """The baseline reads all of it; the others need not, and a race is not spent on it."""
+    read = []
+
+    class Notes(DrafterBase):
+        name = "notes"
+
+        def reset(self, context):
+            read.append(len(context))
+
+        def propose(self, context, budget, rng):
+            return DraftTree.empty(context[-1])
+
+    monkeypatch.setitem(REGISTRY, "notes", Notes)
+    monkeypatch.setattr(bench, "WARMUP_PROMPT", 4)
+    race = run(["notes"], repeats=1)
+    assert read == [4] + [len(r.prompt_ids) for r in race.rounds] and min(read[1:]) > 4
+
+
+# Time. The clock is asked when the race begins, when a round begins and when it is over.
+
+
+class Clock:
+    """Each round takes as long as the script says; nothing else takes time."""
+
+    def __init__(self, *rounds):
+        self.now, self.rounds, self.asked = 100.0, iter(rounds), 0
+
+    def __call__(self):
+        self.asked += 1
+        if self.asked % 2 and self.asked > 1:  # a round is over
+            self.now += next(self.rounds)
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "seconds, rounds",
+    [(0.0, 1), (19.9, 1), (20.0, 2), (49.9, 3), (50.0, 3), (74.9, 4), (75.0, 5), (1e9, 8)],
+)
+def test_no_round_begins_that_would_end_late(run, seconds, rounds):
+    """Rounds of 10, 10, 25 and 5 s: after 20 s another 10 are expected, and after 45 s another 25."""
+    clock = Clock(10, 10, 25, 5, 10, 10, 25, 5)
+    race = run(seconds=seconds, clock=clock)
+    assert (len(race.rounds), race.complete, race.late) == (rounds, rounds == 8, rounds < 8)
+    assert results.rows(race) and race.divergences == []
+    text = json.loads(record.to_text(made(race)))
+    assert (text["complete"], text["late"]) == (race.complete, race.late)
+
+
+def made(race):
+    nothing = {"machine": {}, "model": {}, "settings": {}, "argv": [], "commit": None}
+    return record.make(race, date=datetime(2020, 1, 1), **nothing)
+
+
+def test_a_conversation_cut_short_keeps_the_turns_that_were_answered(run):
+    race = run(seconds=30.0, clock=Clock(10, 10, 20), repeats=1)
+    assert [(r.question, r.turn) for r in race.rounds] == [("one", 0), ("two", 0)] + [("two", 1)]
+    assert race.late
+
+
+def test_time_is_no_matter_where_none_is_given(run):
+    clock = Clock(*[1e9] * 8)
+    race = run(clock=clock)
+    assert race.complete and not race.late and len(race.rounds) == 8

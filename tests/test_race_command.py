@@ -63,7 +63,7 @@ def test_the_command_leaves_table_figure_and_record(specdec, questions_file, tmp
 
     made = json.loads(files["race.json"].read_text())
     assert set(made) == {
-        "format", "date", "argv", "commit", "complete", "machine", "model", "settings", "definitions", "rows",
+        "format", "date", "argv", "commit", "complete", "late", "machine", "model", "settings", "definitions", "rows",
         "details", "step_fields", "traces",
     }  # fmt: skip
     assert made["complete"] is True
@@ -131,6 +131,15 @@ def test_quick_is_one_question_a_task_of_the_own_prompts(specdec, tmp_path):
     assert made["settings"]["questions"] == {"source": "own", "ids": ["write-01", "math-01"]}
     assert made["settings"]["max_new_tokens"] == 48
     assert {row["task"] for row in made["rows"]} == {"write", "math", "all"}
+
+
+def test_minutes_end_a_race_between_rounds(specdec, questions_file, tmp_path):
+    """No time at all: the one round that there must be. Not an error, but said."""
+    status, out, err = specdec("--questions", questions_file, "--minutes", "1e-9", "--json", "a.json", "--repeats", "2")
+    assert status == 0 and "specdec: the time was over" in err and "(out of time: incomplete)" in out
+    made = json.loads((tmp_path / "a.json").read_text())
+    assert (made["complete"], made["late"], made["settings"]["minutes"]) == (False, True, 1e-9)
+    assert {(trace["repeat"], trace["turn"]) for trace in made["traces"]} == {(0, 0)}
 
 
 def test_ctrl_c_leaves_what_was_measured(specdec, questions_file, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from specdec_core.halving import SHARES
 from specdec_core.lm import CachedLM
 from specdec_core.methods import BASELINE
 from specdec_core.sampling import Sampling
+from specdec_core.tree import DraftTree
 from specdec_core.workloads import Question
 
 QUESTIONS = [
@@ -151,6 +152,44 @@ def test_when_the_time_is_over_later_passes_are_left_out(run):
     assert len(advice.passes) == 1 and advice.stopped == f"the time was over before pass 3 of {len(SHARES)}"
     assert {entry.stage for entry in advice.entries} == {1}
     assert "less than was planned: the time was over" in words.paragraph(advice)
+
+
+def test_a_machine_that_slows_down_cuts_passes_short(run, monkeypatch):
+    """By what is known, all questions fit into 100 s; then every answer of one method takes 30 s."""
+
+    class Slow(DrafterBase):
+        name, now = "slow", 0.0
+
+        def reset(self, context):
+            Slow.now += 30.0
+
+        def propose(self, context, budget, rng):
+            return DraftTree.empty(context[-1])
+
+    monkeypatch.setitem(REGISTRY, "slow", Slow)
+    advice = run(names=["slow"], seconds=100.0, clock=lambda: Slow.now)
+    # It runs once to see that it does; 70 s are left, of which the first pass may take 35 and the second 8 of 10.
+    assert [(len(done.race.rounds), done.race.late) for done in advice.passes] == [(1, True), (1, True)]
+    assert Slow.now == 30 + 2 * (30 + 30), "in each pass a warm-up and the one round that there must be"
+    assert advice.stopped == "the time was over before pass 3 of 3" and advice.method == BASELINE
+    assert "less than was planned: the time was over" in words.paragraph(advice)
+
+
+def test_time_over_in_the_last_pass_is_said(run, monkeypatch):
+    class Slow(DrafterBase):
+        name, now, answers = "slow", 0.0, 0
+
+        def reset(self, context):
+            Slow.answers += 1
+            Slow.now += 40.0 * (Slow.answers > 1 + 2 * (1 + 4))  # to see that it runs; two passes of four turns
+
+        def propose(self, context, budget, rng):
+            return DraftTree.empty(context[-1])
+
+    monkeypatch.setitem(REGISTRY, "slow", Slow)
+    advice = run(names=["slow"], seconds=100.0, clock=lambda: Slow.now)
+    assert [len(done.race.rounds) for done in advice.passes] == [4, 4, 1]
+    assert advice.stopped == "the time was over in pass 3 of 3"
 
 
 # Interrupts. `interrupts` answers once to see that it runs, and once at the beginning of each pass to warm

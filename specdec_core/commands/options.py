@@ -86,3 +86,14 @@ def temperature(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}; expected a number of at least 0 (0 is greedy)")
     return value
+
+
+def minutes(text: str) -> float:
+    """An argparse type: a finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of minutes above 0")
+    return value

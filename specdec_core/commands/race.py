@@ -9,7 +9,7 @@ from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
-from .options import add_model_arguments, label, natural, open_model, positive, temperature
+from .options import add_model_arguments, label, minutes, natural, open_model, positive, temperature
 
 QUICK = {"limit": 1, "max_new_tokens": 48}
 USUAL = {"limit": None, "max_new_tokens": 128}
@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("run")
     how.add_argument("--max-new-tokens", type=positive, metavar="N", help="of an answer (default: 128)")
     how.add_argument("--repeats", type=positive, default=3, metavar="N", help="of everything (default: 3)")
+    how.add_argument("--minutes", type=minutes, metavar="N", help="to spend at most; the questions then take turns "
+                     "by task, and what does not fit is left out (default: as long as it takes)")  # fmt: skip
     how.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     how.add_argument("--seed", type=natural, default=0, help="default: 0")
     add_model_arguments(parser)
@@ -45,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..halving import in_turns
     from ..machine import commit, describe
 
     date = datetime.now()
@@ -52,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     methods, questions, source = _methods(arguments), *_questions(arguments)
+    if arguments.minutes:
+        questions = in_turns(questions)
     folder = arguments.out or Path(f"race-{date:%Y%m%d-%H%M%S}")
     made = _make_room(folder, arguments.json)
     try:
@@ -124,6 +129,7 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
         peer_model=loaded.model if arguments.peer else None,
         device=loaded.device,
         costs=costs,
+        seconds=60 * arguments.minutes if arguments.minutes else None,
     )
     settings = _settings(arguments, methods, loaded, lm, sampling)
     return loaded, result, {**settings, "costs": costs.to_json() if costs else None}
@@ -145,6 +151,7 @@ def _settings(arguments: argparse.Namespace, methods: list[str], loaded: Any, lm
         "peers": {name: {**peer.settings, **theirs} for name, peer in rivals.items()},
         "max_new_tokens": arguments.max_new_tokens,
         "repeats": arguments.repeats,
+        "minutes": arguments.minutes,
         "sampling": asdict(sampling),
         "seed": arguments.seed,
         "numerics": lm.numerics,
@@ -216,7 +223,9 @@ def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int
         ) from error
     print(f"{title(content)}\n\n{tables.text(table)}\n\n{caption(content)}\n")
     print("\n".join(f"wrote {path}" for path in files))
-    if not content["complete"]:
+    if content["late"]:
+        print("specdec: the time was over; these are the rounds that were complete", file=sys.stderr)
+    elif not content["complete"]:
         print("specdec: interrupted; these are the rounds that were complete", file=sys.stderr)
         return 130
     return 0

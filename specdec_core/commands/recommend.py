@@ -7,9 +7,10 @@ import math
 import os
 import sys
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from .options import add_model_arguments, label, natural, open_model, positive, temperature
+from .options import add_model_arguments, label, minutes, natural, open_model, positive, temperature
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--questions", type=Path, metavar="FILE",
         help="JSON Lines, in Spec-Bench's format or ours (default: the project's own prompts)",
     )  # fmt: skip
-    parser.add_argument("--minutes", type=_minutes, default=5.0, metavar="N", help="to spend (default: 5)")
+    parser.add_argument("--minutes", type=minutes, default=5.0, metavar="N", help="to spend (default: 5)")
     parser.add_argument(
         "--methods",
         metavar="LIST",
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = split(arguments.methods) if arguments.methods is not None else None
     check(names or ())
     questions = own() if arguments.questions is None else read_questions(arguments.questions)
+    begun = perf_counter()
     loaded, lm = open_model(arguments, release=True)
     costs = _costs(loaded, lm)
     advice = recommend(
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         loaded.tokenizer,
         questions,
         costs,
-        seconds=60 * arguments.minutes,
+        seconds=max(0.0, 60 * arguments.minutes - (perf_counter() - begun)),
         names=names,
         max_new_tokens=arguments.max_new_tokens,
         sampling=Sampling(temperature=arguments.temperature),
@@ -202,14 +204,3 @@ def _check_place(path: Path) -> None:
     there = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK):
         raise SpecdecError(f"no file can be written at {path}; choose another place.")
-
-
-def _minutes(text: str) -> float:
-    """An argparse type: a finite number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of minutes above 0")
-    return value

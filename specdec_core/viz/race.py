@@ -55,7 +55,9 @@ def title(record: Mapping[str, Any]) -> str:
     """Model, dtype, device and threads: without them a speedup means nothing."""
     model, threads = record["model"], record["settings"]["threads"]
     words = f"{model['label']}, {model['dtype']} on {model['device']}, {threads} thread{'s' * (threads != 1)}"
-    return words if record["complete"] else words + " (interrupted: incomplete)"
+    if record["complete"]:
+        return words
+    return words + (" (out of time: incomplete)" if record.get("late") else " (interrupted: incomplete)")
 
 
 def caption(record: Mapping[str, Any]) -> str:
