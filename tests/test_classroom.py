@@ -107,7 +107,7 @@ def test_exercises_are_the_solutions_but_for_the_answers(exercise):
 @pytest.mark.parametrize("question", ABOUT)
 def test_a_question_builds_on_a_section_that_its_chapter_has(question):
     chapter, _, rest = ABOUT[question]["prerequisite"].partition(", ")
-    assert chapter == question[:2]
+    assert chapter <= question[:2]
     sources = list((ROOT / "chapters").glob(f"{chapter}_*.py"))
     if sources:  # a chapter that is not written yet has no sections to name
         text = "\n".join(c.source for c in book.read(sources[0]).cells)

@@ -237,7 +237,7 @@ def test_transformers_runs_its_line_and_gives_the_greedy_tokens(method):
         exec(statement, names)
     assert torch.equal(eval(last, names), greedy)
     if first:
-        assert draft.generation_config.num_assistant_tokens == TRAINED["draft_model"]["gamma"]
+        assert draft.generation_config.num_assistant_tokens == TRAINED["draft_model"]["num_tokens"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_transformers_runs_its_line_and_gives_the_greedy_tokens(method):
     [
         ("lookup", {}, "no switches are known for 'lookup'; known are: adaptive"),
         ("prompt_lookup", {"tokens": 5}, "prompt_lookup has no setting 'tokens'; it takes: num_tokens"),
-        ("draft_model", {"W": 5}, "draft_model has no setting 'W'; it takes: model, gamma"),
+        ("draft_model", {"W": 5}, "draft_model has no setting 'W'; it takes: model, num_tokens"),
     ],
 )
 def test_unknown_methods_and_settings_are_refused(method, settings, says):

@@ -18,7 +18,7 @@ from specdec_core.suffix_tree import as_text
 from specdec_core.viz import suffix_array, suffix_tree
 from specdec_core.viz.matcher import splitters
 
-WORDS = "the cat sat . the cat ran . the dog sat".split()
+WORDS = ["the", "cat", "sat", ".", "the", "cat", "ran", ".", "the", "dog", "sat"]
 IDS = [sorted(set(WORDS)).index(word) for word in WORDS]
 WIDE = Budget(64, 64)
 
