@@ -49,3 +49,6 @@ class LanguageModel(Protocol):
 
     def commit(self, path: Sequence[int]) -> None:
         """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first ``length`` committed tokens."""

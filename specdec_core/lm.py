@@ -31,12 +31,15 @@ class CachedLM:
             was drafted.
         shape: the width and key block of invariant forwards; found by a self-test of this model on this
             device if not given (`invariance.find`).
-        max_length: context limit in tokens; the model's own by default.
+        max_length: context limit in tokens; by default the model's own. Where the model turns all positions
+            otherwise once a text is long (rotary embeddings of type "longrope" or "dynamic"), rows in the
+            cache would be wrong from there on, and that length is the limit.
         prefill_chunk: rows of a prefill forward.
         release: a packed execution may free the model's own matrices; the model cannot run afterwards.
 
     Raises:
         UnsupportedModel: if the model's cache cannot be rewound, or its attention cannot be replaced.
+        ValueError: for a ``max_length`` beyond the model's limit, or numerics of another name.
     """
 
     def __init__(self, model, execution: str = "auto", numerics: str = "fast", shape: Shape | None = None,
@@ -47,9 +50,11 @@ class CachedLM:
         self.numerics, self.prefill_chunk = numerics, prefill_chunk
         config = self.execution.config
         self.vocab_size = self.execution.vocab_size
-        limit = getattr(config, "max_position_embeddings", None)
+        limit = _context_limit(config)
+        if max_length and limit and max_length > limit:
+            raise ValueError(f"max_length is {max_length}, but {type(model).__name__} is exact up to {limit} tokens")
         self.max_length = max_length or limit or 1 << 20
-        self.bos_id: int | None = config.bos_token_id
+        self.bos_id: int | None = getattr(config, "bos_token_id", None)
         self._kv = KVCache(self.execution.layers)
         self._tree: DraftTree | None = None
         self._copies: list[KVCache] = []  # of `forward_copies`, made when the cache was in this state:
@@ -164,3 +169,13 @@ class CachedLM:
         at = torch.from_numpy(positions[first:]).to(device)
         rows = torch.arange(keep, device=device)
         return execution.run(ids, at, self._kv, flight, rows, needs_hidden)
+
+
+def _context_limit(config) -> int | None:
+    """Tokens up to which a row depends on the rows before it alone; None if the configuration names no limit."""
+    limit = getattr(config, "max_position_embeddings", None)
+    parameters = getattr(config, "rope_parameters", None) or {}
+    for rope in (parameters, *(part for part in parameters.values() if isinstance(part, dict))):
+        if rope.get("rope_type") in ("longrope", "dynamic"):
+            limit = rope.get("original_max_position_embeddings") or limit
+    return limit

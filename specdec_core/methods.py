@@ -17,6 +17,7 @@ from .costs import Costs
 from .drafters import REGISTRY, Drafter, NullDrafter
 from .errors import SpecdecError
 from .interface import LanguageModel
+from .sampling import Sampling
 
 BASELINE = NullDrafter.name
 
@@ -32,12 +33,14 @@ class Context:
     Attributes:
         lm: the target.
         tokenizer: of transformers.
+        sampling: how ``lm`` is sampled; a drafter that draws has to draw alike. Greedy by default.
         costs: t(q) of ``lm`` as it runs here; None where it is not known, and a drafter that needs it measures.
     """
 
     lm: LanguageModel
     tokenizer: Any
     costs: Costs | None = None
+    sampling: Sampling = Sampling()
 
 
 def split(names: str) -> list[str]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .drafters import REGISTRY
 from .methods import BASELINE, MethodError
 from .methods import settings as all_settings
 
@@ -41,7 +40,7 @@ _ONLY_BEFORE = "only in releases up to 1.2, whose TensorRT backend later ones re
 
 # Methods that need files of their own, with the settings that are written out for them.
 TRAINED: dict[str, dict[str, Any]] = {
-    "draft_model": {"model": "DRAFT_MODEL", "gamma": 4},
+    "draft_model": {"model": "DRAFT_MODEL", "num_tokens": 5},
     "mtp": {"gamma": 1},
     "eagle": {"model": "EAGLE_HEAD", "gamma": 5, "topk": 4, "nodes": 16},
     "medusa": {"model": "MEDUSA_HEADS", "gamma": 4},
@@ -103,7 +102,7 @@ def _complete(method: str, given: dict[str, Any]) -> dict[str, Any]:
     known = set(_LOOKUPS) | set(TRAINED) | {BASELINE, "cascade", "adaptive"}
     if method not in known:
         raise MethodError(f"no switches are known for {method!r}; known are: {', '.join(sorted(known))}.")
-    defaults = all_settings(method) if method in REGISTRY else TRAINED[method]
+    defaults = TRAINED[method] if method in TRAINED else all_settings(method)
     if unknown := [key for key in given if key not in defaults]:
         raise MethodError(
             f"{method} has no setting {', '.join(map(repr, unknown))}; it takes: {', '.join(defaults)}."
@@ -193,7 +192,8 @@ def _vllm_suffix(tokens: int, depth: int, requests: int, factor: float, least: f
 
 def _named(method: str, s: dict[str, Any]) -> dict[str, Any]:
     model = {"model": s["model"]} if "model" in s else {}
-    return {"method": method, **model, "num_speculative_tokens": s["gamma"]}
+    length = s["num_tokens"] if method == "draft_model" else s["gamma"]
+    return {"method": method, **model, "num_speculative_tokens": length}
 
 
 def _sglang(method: str, s: dict[str, Any]) -> Switches:
@@ -227,7 +227,7 @@ def _sglang(method: str, s: dict[str, Any]) -> Switches:
     elif method in ("lookahead", "jacobi"):
         note = f"no {method}; {shared}"
     elif method == "draft_model":
-        flags = _sglang_model("STANDALONE", s["model"], s["gamma"], 1, s["gamma"] + 1)
+        flags = _sglang_model("STANDALONE", s["model"], s["num_tokens"], 1, s["num_tokens"] + 1)
     elif method == "mtp":
         flags = _sglang_model("NEXTN", None, s["gamma"], 1, s["gamma"] + 1)
         note = "for models that come with such a module"
@@ -272,7 +272,7 @@ def _tensorrt(method: str, s: dict[str, Any]) -> Switches:
         note += "" if same else "; with 2-grams its window is one Jacobi guess"
     elif method == "draft_model":
         config = "DraftTargetDecodingConfig"
-        fields = {"max_draft_len": s["gamma"], "speculative_model": s["model"]}
+        fields = {"max_draft_len": s["num_tokens"], "speculative_model": s["model"]}
     elif method == "mtp":
         config, fields = "MTPDecodingConfig", {"max_draft_len": s["gamma"]}
         note = "for models that come with such a module"
@@ -304,7 +304,7 @@ def _transformers(method: str, s: dict[str, Any]) -> Switches:
         model = s if method == "draft_model" else TRAINED["draft_model"]
         # Read from the assistant's own configuration; as arguments of generate() they would be ignored.
         schedule = 'num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0'
-        before = f"draft.generation_config.update(num_assistant_tokens={model['gamma']}, {schedule}); "
+        before = f"draft.generation_config.update(num_assistant_tokens={model['num_tokens']}, {schedule}); "
         same, note = method == "draft_model", f"draft is the model loaded from {model['model']}"
         note += "" if same else f"; no {method}, a draft model is the nearest"
     more = ", assistant_model=draft" if before else ""

@@ -73,3 +73,9 @@ class TableLM:
     def commit(self, path: Sequence[int]) -> None:
         self._tokens += self._tree.tokens[list(path)].tolist()
         self._tree = None
+
+    def rewind(self, length: int) -> None:
+        if not 0 <= length <= self.length:
+            raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
+        del self._tokens[length:]
+        self._tree = None

@@ -52,13 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
     check([arguments.method])
     prompt = _prompt(arguments.prompt)
     loaded, lm = open_model(arguments, release=True)
+    sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
     try:
         answer = stream(
             lm,
             _encode(prompt, loaded.tokenizer, arguments.raw),
-            build(arguments.method, Context(lm, loaded.tokenizer, kept_or_none(loaded, lm))),
+            build(arguments.method, Context(lm, loaded.tokenizer, kept_or_none(loaded, lm), sampling)),
             max_new_tokens=arguments.max_new_tokens,
-            sampling=Sampling(arguments.temperature, arguments.top_k, arguments.top_p),
+            sampling=sampling,
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),
             seed=arguments.seed,
         )

@@ -2,6 +2,7 @@
 
 from .base import Budget, Drafter, DrafterBase
 from .combine import Adaptive, Cascade
+from .draft_model import DraftModel
 from .jacobi import Jacobi
 from .lookahead import Lookahead
 from .ngram import NGramDictionary
@@ -12,7 +13,7 @@ from .suffix_decoding import SuffixDecoding
 
 # A class with a `build(context, **settings)` is made by it: it needs a datastore, a model or another drafter.
 METHODS = (NullDrafter, PromptLookup, NGramDictionary, Jacobi, Lookahead)
-METHODS += (REST, SuffixDecoding, Cascade, Adaptive)
+METHODS += (REST, SuffixDecoding, DraftModel, Cascade, Adaptive)
 REGISTRY = {cls.name: cls for cls in METHODS}
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Adaptive",
     "Budget",
     "Cascade",
+    "DraftModel",
     "Drafter",
     "DrafterBase",
     "Jacobi",

@@ -1,0 +1,143 @@
+"""A smaller language model drafts a chain of tokens (Leviathan et al. 2023, arXiv:2211.17192, algorithm 1).
+
+Greedy, each drafted token is the draft model's best. With sampling it is drawn from q, the draft model's law after
+the same processing as the target's, and q goes with the tree: verification needs the law that was drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import SpecdecError
+from ..interface import LanguageModel
+from ..rng import Rng
+from ..sampling import Sampling
+from ..tree import DraftTree
+from .base import Budget, DrafterBase
+
+
+class DraftModel(DrafterBase):
+    """Proposes ``num_tokens`` tokens of a draft model, which keeps a cache of its own.
+
+    The draft model is brought up to date when it is next asked: rejected tokens are taken back, and what the
+    target emitted since is read, in one forward. The last drafted token is never read by it, so a step takes
+    ``num_tokens`` forwards.
+
+    Args:
+        lm: the draft model. It is this drafter's alone while a run lasts.
+        num_tokens: gamma, at least 1; fewer near the end of either model's context.
+        vocab_size: V of the target; the draft model's own if not given. Ids that only the draft model has are
+            never drafted, ids that only the target has get q = 0.
+        sampling: as the target is sampled; greedy by default.
+
+    Raises:
+        ValueError: for ``num_tokens`` below 1.
+
+    >>> from specdec_core.toy import TableLM
+    >>> circle = TableLM(np.roll(np.eye(4), 1, axis=1))
+    >>> drafter = DraftModel(circle, num_tokens=3)
+    >>> drafter.reset([0])
+    >>> drafter.propose([0], Budget(8, 8), Rng(0)).tokens.tolist()
+    [0, 1, 2, 3]
+    """
+
+    name = "draft_model"
+
+    def __init__(self, lm: LanguageModel, num_tokens: int = 5, vocab_size: int | None = None,
+                 sampling: Sampling | None = None):  # fmt: skip
+        if num_tokens < 1:
+            raise ValueError(f"num_tokens must be at least 1; got {num_tokens}")
+        self.lm, self.num_tokens, self.sampling = lm, num_tokens, sampling or Sampling()
+        self.vocab_size = vocab_size or lm.vocab_size
+        self._prompt_length = 0
+        self._known: list[int] = []  # the tokens in the draft model's cache,
+        self._sure = 0  # of which so many are known to be the context's
+
+    @classmethod
+    def build(cls, context: Any, model: str = "", num_tokens: int = 5) -> DraftModel:
+        """From the name of a model: a folder, or a hub name.
+
+        Raises:
+            SpecdecError: no name, or a model whose tokenizer is not the target's.
+        """
+        from ..lm import CachedLM
+        from ..models import load
+
+        if not model:
+            raise SpecdecError("draft_model needs a model: draft_model:model=FOLDER, or a hub name.")
+        loaded = load(model, dtype=context.lm.execution.dtype, device=context.lm.execution.device)
+        refuse_other_tokenizer(loaded.tokenizer, context.tokenizer)
+        return cls(CachedLM(loaded.model, release=True), num_tokens, context.lm.vocab_size, context.sampling)
+
+    def reset(self, context: Sequence[int]) -> None:
+        self._prompt_length = len(context)
+        self._known, self._sure = list(context[:-1]), len(context) - 1
+        if self._fits(len(context)):
+            self.lm.prefill(self._known)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        gamma = min(self.num_tokens, budget.nodes, budget.depth, self.lm.max_length - len(context))
+        if gamma < 1 or not self._fits(self._prompt_length):
+            return DraftTree.empty(context[-1])
+        logits, drafted, laws = self._catch_up(context), [], []
+        while True:
+            law = self._law(logits, [*context, *drafted])
+            drafted.append(int(law.argmax()) if self.sampling.greedy else rng.pick(law))
+            laws.append(law)
+            if len(drafted) == gamma:
+                break
+            logits = self._read(drafted[-1:])
+        if self.sampling.greedy:
+            return DraftTree.chain(context[-1], drafted)
+        return DraftTree.chain(context[-1], drafted, np.array(laws), "iid")
+
+    def _fits(self, length: int) -> bool:
+        return length < self.lm.max_length
+
+    def _catch_up(self, context: Sequence[int]) -> np.ndarray:
+        """Logits (V of the draft model,) after the context; the cache then holds all of it."""
+        agreed, end = self._sure, min(len(self._known), len(context) - 1)
+        while agreed < end and self._known[agreed] == context[agreed]:
+            agreed += 1
+        if agreed < len(self._known):
+            self.lm.rewind(agreed)
+            del self._known[agreed:]
+        self._sure = len(context)
+        return self._read(context[agreed:])
+
+    def _read(self, tokens: Sequence[int]) -> np.ndarray:
+        out = self.lm.forward(DraftTree.chain(tokens[0], tokens[1:]))
+        self.lm.commit(range(len(tokens)))
+        self._known += tokens
+        return out.logits[-1].double().cpu().numpy()
+
+    def _law(self, logits: np.ndarray, context: Sequence[int]) -> np.ndarray:
+        """q (V,) after ``context``, processed as the target's law is."""
+        if len(logits) < self.vocab_size:
+            missing = np.full(self.vocab_size - len(logits), -np.inf)
+            logits = np.concatenate([logits, missing])
+        logits = logits[: self.vocab_size]
+        if self.sampling.penalizes:
+            logits = self.sampling.penalize(logits, context, context[self._prompt_length :])
+        return self.sampling.law(logits)
+
+
+def refuse_other_tokenizer(draft: Any, target: Any) -> None:
+    """Token ids mean nothing to a model with another vocabulary.
+
+    Raises:
+        SpecdecError: naming both, with the first token that differs.
+    """
+    drafts, targets = draft.get_vocab(), target.get_vocab()
+    if drafts == targets:
+        return
+    differing = sorted(drafts.items() ^ targets.items(), key=lambda pair: (pair[1], pair[0]))
+    token, number = differing[0]
+    raise SpecdecError(
+        f"the draft model's tokenizer ({draft.name_or_path}, {len(drafts)} tokens) is not the target's "
+        f"({target.name_or_path}, {len(targets)} tokens): {token!r} is token {number} of one only; "
+        f"choose a draft model of the target's family"
+    )
