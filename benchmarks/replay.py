@@ -1,0 +1,141 @@
+"""What a drafter that looks its drafts up would gain: its steps on recorded answers, and t(q) by slope.
+
+    python benchmarks/replay.py --answers answers.json --methods prompt_lookup,suffix_decoding,adaptive
+    python benchmarks/replay.py --answers answers.json --slopes 0.05,0.5 --tasks session,write_code
+
+Greedy answers do not depend on the drafter. So they are recorded once, in FILE, and each method then decodes against
+the record: no forward is run, and what is counted, rows and tokens of every step, is what a live run would have. A
+table for each slope s says, by task, how many times faster that would be than autoregressive decoding if a forward
+of q rows took 1 + s (q - 1), and nothing else took time. Slope 0.01 is that of a large accelerator, 0.05 of a small
+model on a CPU.
+
+Only for drafters that read tokens alone: what the target would have said after a wrong token is not in the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from math import prod
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from specdec_core.commands import options
+from specdec_core.costs import Costs
+from specdec_core.drafters import Jacobi, Lookahead
+from specdec_core.engine import generate
+from specdec_core.interface import LMOutput
+from specdec_core.methods import BASELINE, Context, build, check, parse, split
+from specdec_core.stopping import Stop
+from specdec_core.workloads import TASKS, conversation, own
+
+WIDEST = 257  # rows up to which a slope is a straight line
+
+
+class Recorded:
+    """An `lm` that says again what it said: after the recorded text the recorded token, after another one token 0."""
+
+    bos_id, max_length = None, 1 << 20
+
+    def __init__(self, vocab_size: int):
+        self.vocab_size, self.length, self.text = vocab_size, 0, []
+
+    def prefill(self, ids, reserve=0):
+        self.length = len(ids)
+
+    def forward(self, tree, needs_hidden=False):
+        right = [True]
+        for row in range(1, len(tree.tokens)):
+            place = self.length + int(tree.depths[row])
+            said = place < len(self.text) and int(tree.tokens[row]) == self.text[place]
+            right.append(right[tree.parents[row]] and said)
+        logits = torch.zeros(len(right), self.vocab_size)
+        for row, depth in enumerate(tree.depths.tolist()):
+            after = self.length + depth + 1
+            if right[row] and after < len(self.text):
+                logits[row, self.text[after]] = 1.0
+        return LMOutput(logits)
+
+    def commit(self, path):
+        self.length += len(path)
+
+
+def record(arguments) -> dict:
+    """Greedy answers to the own prompts of some tasks, and V."""
+    loaded, lm = options.open_model(arguments)
+    stop, answers = Stop(loaded.stop_ids), []
+    for question in tqdm(own(arguments.tasks)):
+
+        def answer(ids):
+            return generate(lm, ids, max_new_tokens=arguments.max_new_tokens, stop=stop).tokens
+
+        for turn in conversation(question, loaded.tokenizer, answer):
+            answers.append({"id": question.id, "task": question.task, "turn": turn.index,
+                            "prompt": turn.prompt_ids, "tokens": turn.answer_ids})  # fmt: skip
+    return {"vocab_size": lm.vocab_size, "answers": answers}
+
+
+def replay(lm: Recorded, answers: list[dict], drafter) -> dict[str, list[tuple[int, int]]]:
+    """task -> (rows, tokens) of every step. The drafter keeps its memory from answer to answer."""
+    steps = defaultdict(list)
+    for answer in answers:
+        lm.text = answer["prompt"] + answer["tokens"]
+        run = generate(lm, answer["prompt"], drafter, max_new_tokens=len(answer["tokens"]))
+        assert list(run.tokens) == answer["tokens"], f"{drafter.name} on {answer['id']}"
+        steps[answer["task"]] += [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+    return steps
+
+
+def line(slope: float) -> Costs:
+    """t(q) = 1 + slope (q - 1)."""
+    times = (1.0, 1.0 + slope * (WIDEST - 1))
+    return Costs(0, 1, (1, WIDEST), times, times, times)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_model_arguments(parser)
+    parser.add_argument("--answers", type=Path, required=True, metavar="FILE", help="recorded here if it is not there")
+    parser.add_argument("--methods", default="prompt_lookup,ngram,suffix_decoding,cascade,adaptive")
+    parser.add_argument("--tasks", type=lambda text: text.split(","), default=list(TASKS))
+    slopes = [0.01, 0.05, 0.12, 0.5]
+    parser.add_argument("--slopes", type=lambda text: [float(s) for s in text.split(",")], default=slopes)
+    parser.add_argument("--max-new-tokens", type=int, default=96)
+    arguments = parser.parse_args()
+    methods = [name for name in check(split(arguments.methods)) if name != BASELINE]
+    if bad := [name for name in methods if parse(name)[0] in (Jacobi.name, Lookahead.name)]:
+        parser.error(f"{', '.join(bad)}: reads the target's logits, which are not recorded")
+    if not arguments.answers.exists():
+        arguments.answers.write_text(json.dumps(record(arguments)))
+    kept = json.loads(arguments.answers.read_text())
+    answers = [answer for answer in kept["answers"] if answer["task"] in arguments.tasks]
+    tasks = list(dict.fromkeys(answer["task"] for answer in answers))
+    if missing := set(arguments.tasks) - set(tasks):
+        parser.error(f"{arguments.answers} has no answers to {', '.join(sorted(missing))}; name another file")
+    lm, tokenizer = Recorded(kept["vocab_size"]), None
+    if any("rest" in name for name in methods):
+        from specdec_core.models import load
+
+        tokenizer = load(arguments.model, dtype=arguments.dtype, device=arguments.device).tokenizer
+    steps = {}
+    for slope in arguments.slopes:
+        costs = line(slope)
+        print(f"\nt(q) = 1 + {slope:g} (q - 1)\n{'':40}" + "".join(f"{task[:9]:>10}" for task in tasks) + "      mean")
+        for name in methods:
+            if name not in steps or parse(name)[0] == "adaptive":  # it alone depends on t(q)
+                steps[name] = replay(lm, answers, build(name, Context(lm, tokenizer, costs)))
+            gains = [
+                sum(tokens for _, tokens in steps[name][task]) / sum(costs.t(rows) for rows, _ in steps[name][task])
+                for task in tasks
+            ]
+            mean = prod(gains) ** (1 / len(gains))
+            print(f"{name:40}" + "".join(f"{gain:10.2f}" for gain in [*gains, mean]), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
