@@ -1,12 +1,15 @@
 """t(q) on a model whose forwards take the time that a script gives them."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
+import tiny_model
 import torch
 from tiny_models import tiny
 
 from specdec_core import costs
+from specdec_core.cli import main
 from specdec_core.commands.costs import batch_table
 from specdec_core.costs import Costs
 from specdec_core.errors import ContextLimitError, SpecdecError, UnsupportedModel
@@ -184,3 +187,52 @@ def test_alpha_for_inverts_the_expectation():
         assert costs.alpha_for(tokens, gamma=4) == pytest.approx(alpha, abs=1e-9)
     with pytest.raises(ValueError, match=r"yield 1 \.\.\. 5 tokens"):
         costs.alpha_for(5.1, gamma=4)
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_model.save(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def specdec(folder, tmp_path, monkeypatch, capsys):
+    """Runs `specdec costs` on the tiny model: (status, stdout, stderr)."""
+    monkeypatch.setenv("SPECDEC_HOME", str(tmp_path))
+    threads = torch.get_num_threads()
+
+    def specdec(*arguments):
+        words = ["--model", str(folder), "--dtype", "float32", "--device", "cpu", "--threads", "1",
+                 "--context", "16", "--repeats", "1", "--widths", "1,3"]  # fmt: skip
+        return (main(["costs", *words, *arguments]), *capsys.readouterr())
+
+    yield specdec
+    torch.set_num_threads(threads)
+
+
+def kept_costs(tmp_path):
+    (path,) = (tmp_path / "costs").iterdir()
+    return Costs.from_json(json.loads(path.read_text())["costs"])
+
+
+def test_the_command_prints_and_keeps_batches(specdec, tmp_path):
+    status, out, err = specdec()
+    assert status == 0, err
+    kept = kept_costs(tmp_path)
+    assert [part.batch for part in kept.by_batch] == list(costs.BATCHES)
+    assert all(part.widths == (1, 3) for part in kept.by_batch)
+    assert batch_table(kept) in out
+    assert specdec("--batches", "1")[0] == 0
+    assert kept_costs(tmp_path).larger == ()
+    status, out, _ = specdec("--batches", "3")
+    assert status == 0 and [part.batch for part in kept_costs(tmp_path).by_batch] == [1, 3] and "B = 3" in out
+
+
+def test_the_command_leaves_batches_out_where_there_are_none_but_not_when_asked(specdec, tmp_path):
+    status, out, err = specdec("--numerics", "invariant")
+    assert status == 0 and "t(q, B) is left out: numerics='invariant' runs one sequence at a time" in err
+    assert "t(q, B)" not in out and kept_costs(tmp_path).larger == ()
+    status, _, err = specdec("--numerics", "invariant", "--batches", "2")
+    assert status == 2 and "runs one sequence at a time" in err
