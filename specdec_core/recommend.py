@@ -133,7 +133,8 @@ def recommend(
     options = {"sampling": sampling or Sampling(), "seed": seed}
     sizes = _sizes(questions, tokenizer, lm.max_length, max_new_tokens)
     prompt, stop = encode(questions[0].turns[0], tokenizer), Stop(stop_ids)
-    usable, left_out = _runnable(names, methods.Context(lm, tokenizer, costs), prompt, stop=stop, **options)
+    context = methods.Context(lm, tokenizer, costs, options["sampling"])
+    usable, left_out = _runnable(names, context, prompt, stop=stop, **options)
     runs = [generate(lm, prompt, max_new_tokens=n, stop=stop, **options).trace for n in (1, SHORTEST)]
     search, stopped = Search(in_turns(questions), sizes, max_new_tokens, costs, _pace(runs)), ""
     try:

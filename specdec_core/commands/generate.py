@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..costs import kept_or_none
+    from ..drafters import Adaptive
     from ..engine import stream
     from ..errors import SpecdecError
     from ..methods import Context, build, check
@@ -53,11 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = _prompt(arguments.prompt)
     loaded, lm = open_model(arguments, release=True)
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
+    # They are found by the hash of the weights, which may take a while where it is not on record.
+    costs = kept_or_none(loaded, lm) if Adaptive.name in arguments.method else None
     try:
         answer = stream(
             lm,
             _encode(prompt, loaded.tokenizer, arguments.raw),
-            build(arguments.method, Context(lm, loaded.tokenizer, kept_or_none(loaded, lm), sampling)),
+            build(arguments.method, Context(lm, loaded.tokenizer, costs, sampling)),
             max_new_tokens=arguments.max_new_tokens,
             sampling=sampling,
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),

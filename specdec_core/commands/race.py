@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peer", choices=["transformers"], help="race its own greedy and prompt-lookup generation too"
     )
     what = parser.add_argument_group("questions")
-    what.add_argument("--tasks", metavar="LIST", help="separated by commas (default: all)")
+    what.add_argument("--tasks", metavar="LIST", help="separated by commas; session and write_code, for methods that "
+                      "remember, run only if named (default: all others)")  # fmt: skip
     what.add_argument("--limit", type=positive, help="at most this many questions a task (default: all)")
     what.add_argument(
         "--questions", type=Path, metavar="FILE", help="JSON Lines, in Spec-Bench's format or ours"
