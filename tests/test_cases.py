@@ -3,11 +3,12 @@
 The methods are the drafters of the registry that need nothing but text. What another file checks with the right
 value is not checked twice:
 
-     5  a draft that is always right is accepted whole      test_trace: test_trace_of_a_run_adds_up
+     5  a draft that is always right is accepted whole      test_trace; test_draft_model: test_case_05_...
      6  a cache that cannot be rewound is refused           test_architectures: test_case_06_...
     10  three children drawn without replacement            test_laws: test_block_has_the_target_law, widths (3,)
     21  100 continuations of equal frequency, 64 nodes      test_ngram, test_rest
     22  ids above 65,535; a store wider than the target     test_datastore, test_rest, test_suffix_decoding
+    24  a draft model with another tokenizer                test_draft_model: test_case_24_...
     26  many requests through a bounded memory              test_ngram, test_suffix_decoding
     27  a datastore larger than memory                      test_datastore
     29  a damaged store, weight file or download            test_datastore, test_fetch
