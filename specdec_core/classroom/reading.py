@@ -10,7 +10,7 @@ import numpy as np
 from .wire import Other
 
 _COARSE = {"float32": 1e-4, "float16": 2e-2}
-_FINE = 1e-8
+_FINE = 1e-6  # float32 may have been used on the way, and no slip is as near as that
 
 
 class Misread(Exception):
