@@ -8,8 +8,8 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 BIN := .venv/bin
 
-# The lines of `make test`: tests and doctests; then every executed chapter, cell by cell.
-TESTS := $(BIN)/python -m pytest
+# The lines of `make test`: tests and doctests, two files at a time; then every executed chapter, cell by cell.
+TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 CHAPTERS := $(BIN)/python -m pytest -o addopts= --nbval-lax chapters
 
 .PHONY: help env model book test lab clean
