@@ -140,7 +140,10 @@ def same(a: Any, b: Any) -> bool:
             and all(abs(a.get(key, 0.0) - b.get(key, 0.0)) < _FINE for key in a.keys() | b.keys())
         )
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        a_, b_ = np.asarray(a), np.asarray(b)
+        try:
+            a_, b_ = np.asarray(a), np.asarray(b)
+        except ValueError:  # ragged, so not the array that the other one is
+            return False
         if a_.dtype.kind not in "bifu" or b_.dtype.kind not in "bifu" or a_.shape != b_.shape:
             return False
         tolerance = max(getattr(a, "tolerance", _FINE), getattr(b, "tolerance", _FINE))
