@@ -1,0 +1,799 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 07 · Lookahead decoding
+#
+# > **The question of this chapter.** Jacobi's rounds are full of pieces of the answer at the wrong place. Can the model collect these pieces while it writes, check them where they fit, and do
+# > both in one forward; and what does a row of that forward have to cost for it to pay?
+#
+# **Afterwards you can**
+#
+# - build the $W \times N$ window, the n-gram pool and the $G$ candidates from plain functions, and derive the attention mask that lets all of them share one forward;
+# - say why the method is lossless, greedily and with sampling, and why the pool may store token ids alone;
+# - derive $E$ and $S$, the expected tokens of a step, and say where they grow with $\log b$, where they stop, and what the ceiling is;
+# - fit the two parameters of $S$ to a run of your own and compare with the paper's;
+# - read an ablation: what the window brings, what the candidates, what the prompt;
+# - compute from $t(q)$ when all this loses, and split the work over several machines without talking during a forward.
+#
+# **Taken for granted:** chapter 06, above all its last section; $t(q)$ and τ from chapter 00, sample-then-match from chapter 01.
+#
+# **Time:** 40 minutes of reading; the cells take little more than a minute on two CPU cores.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.viz import style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## From pairs to n-grams
+#
+# Between two rounds of Jacobi's iteration hide the pairs $(y^t_{i-1},\, y^{t+1}_i)$: down one row, right one column, and the model said the second token after the first. Two changes make a method of them (Fu, Bailis, Stoica and Zhang, 2024,
+# *lookahead decoding*).
+#
+# **Remember more rounds.** Follow the diagonal over $N - 1$ remembered rounds and the new one, and there is a sequence of $N$ tokens each of which was chosen after the one before. For this the newest token of each diagonal must *see* the older ones of its
+# diagonal, so all of them go into the forward.
+#
+# **Forget the place.** An n-gram goes into a **pool** under its first token. Whenever that token is the last of the text, wherever that is, the rest of the n-gram is a draft. The forward that makes new n-grams also checks up to $G$ old ones.
+#
+# The rounds that are remembered form a **window** of $N - 1$ *levels*, oldest first, and $W$ *columns*. The token at level $j$ and column $i$ stands at position $i + j$ relative to the **input token**, the last token of the text, which itself is (level 0, column 0). For $W = 5$, $N = 4$
+# the positions are
+#
+# | | column 0 | 1 | 2 | 3 | 4 | in the paper's Figure 2(b) |
+# |:--|:--|:--|:--|:--|:--|:--|
+# | level 0, oldest | 0 | 1 | 2 | 3 | 4 | blue 0, orange 1–4 |
+# | level 1 | 1 | 2 | 3 | 4 | 5 | green |
+# | level 2, newest | 2 | 3 | 4 | 5 | 6 | red |
+# | new: what the forward makes | 3 | 4 | 5 | 6 | 7 | |
+#
+# A column read downwards, with the new token at its end, is an n-gram of $N$ consecutive positions: $W$ of them in each forward.
+#
+# ## The mask
+#
+# All rows ride in one forward, so each must see what it continues and nothing else. Derive it from one sentence: **a row sees the text that it continues, and itself.**
+#
+# - (level 0, column $i$) continues the input token and level 0 up to column $i - 1$: an ordinary chain.
+# - (level $j$, column $i$) continues (level $j - 1$, column $i$), and whatever that one continues. So it sees its own column down to itself, and level 0 up to its column.
+# - Token $d$ of a candidate continues the input token and the candidate's first $d - 1$ tokens. It sees no other candidate and nothing of the window; and the window sees no candidate.
+#
+# Nothing else is in the mask; and since each row has exactly one row that it continues, **the whole forward is a tree**, rooted at the input token. Here are both, the mask from the three rules, and the parents from the word *continues*:
+
+# %%
+import numpy as np
+from specdec_core.tree import DraftTree
+
+
+def mask(W, N, G):
+    """sees[i, j]: whether row i sees row j. Rows: the window level by level, then the candidates."""
+    rows = [("window", j, i) for j in range(N - 1) for i in range(W)]
+    rows += [("candidate", g, d) for g in range(G) for d in range(N - 1)]
+
+    def sees(row, other):
+        (kind, j, i), (what, l, c) = row, other
+        if what == "window" and l == c == 0:
+            return True  # the input token
+        if kind == "window":
+            return what == "window" and (l == 0 and c <= i or c == i and l <= j)
+        return what == "candidate" and l == j and c <= i
+
+    return np.array([[sees(row, other) for other in rows] for row in rows])
+
+
+def window_parents(width, count):
+    """(0, i) continues (0, i - 1); (j, i) continues (j - 1, i). Row of (j, i): j * width + i."""
+    return [*range(-1, width - 1), *range(width * (count - 1))]
+
+
+# %% [markdown]
+# The same from the package, whose drafter proposes a tree, for the paper's $W = 5$, $N = 4$, $G = 2$. We fill its window and pool by hand with numbers that are easy to tell apart:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.drafters import Lookahead
+from specdec_core.drafters.base import Budget
+from specdec_core.rng import Rng
+
+W, N, G = 5, 4, 2
+drafter = Lookahead(W, N, G)
+drafter.levels = [[10 * j + i + j for i in range(W)] for j in range(N - 1)]  # tens: the level; units: the position
+drafter.pool = {0: {(91, 92, 93): None, (81, 82, 83): None}}
+tree = drafter.propose([0], Budget(64, 64), Rng(0))
+print("rows:", len(tree.tokens), "of which can be accepted, besides the root:", int(tree.candidate.sum()) - 1)
+print("the mask is the package's:", bool((mask(W, N, G) == tree.ancestors).all()))
+print("so are the parents:", window_parents(W, N - 1) == tree.parents[: W * (N - 1)].tolist())
+red_6 = 14
+print("the red 6 sees positions", [int(tree.depths[j]) for j in np.flatnonzero(tree.ancestors[red_6])])
+
+# %%
+from specdec_core.viz import figures, lookahead
+
+rows = tree.tokens.tolist()
+levels = tuple(tuple(rows[j * W : (j + 1) * W]) for j in range(N - 1))
+candidates = tuple(tuple(rows[start : start + N - 1]) for start in range(W * (N - 1), len(rows), N - 1))
+frame = lookahead.Frame(levels, candidates, (), (), ())
+assert (frame.tree.ancestors == tree.ancestors).all()
+fig = lookahead.draw_mask(frame)
+alt = "The 21 by 21 mask for W = 5, N = 4, G = 2: a triangle for level 0, diagonals for the other levels, two small triangles."
+figures.save(fig, "07-mask", alt=alt)
+
+# %% [markdown]
+# *Rows see columns. The lines part the levels and the candidates.* The first five columns are level 0, a triangle that repeats in every level. The diagonals are the columns of the window: each row sees its own column. The two small triangles are the candidates.
+# It is the paper's Figure 2(b).
+#
+# > **The notes say …** (*lookahead article*) that the one rule behind this mask is: each token sees all tokens whose number is *larger* than its own. **It is stated backwards**: no row sees a larger position, attention stays causal. And turned round it is still too much: of the 14
+# > window tokens with a number smaller than the red 6 it sees six (printed above, with itself): blue 0, orange 1 to 4, green 5. It does not see green 1 to 4, nor red 2 to 5, though their numbers are smaller. Numbers do not decide it, columns do. The note also says that the red 6 does not see the blue token;
+# > it does, as every row does, since the blue 0 is the input token.
+#
+# **How many rows?** $W(N-1)$ for the window, the input token being one of them, and $G(N-1)$ for the candidates:
+#
+# $$q = (W + G)(N - 1).$$
+#
+# The paper's settings for $N = 5$ and $G = W$ are $W$ = 15, 10, 7 for models of 7, 13 and 34 billion weights:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core import theory
+
+for columns in (15, 10, 7):
+    by_hand, package = (columns + columns) * (5 - 1), theory.lookahead_step_tokens(W=columns, N=5, G=columns)
+    print(f"W = G = {columns:2}, N = 5: {by_hand} rows, from the package {package}, of the mask {len(mask(columns, 5, columns))}")
+
+# %% [markdown]
+# ## One step, in the open
+#
+# Four small functions: the pool's two, the check of a candidate, and the move of the window. After a forward the oldest level goes, the new one comes, and since the input token has moved on by one, every token of the window still stands where it arose: level $j + 1$ has become level $j$.
+# Only the first token of the new level 0 is replaced, by the true input token. (If a step wrote more than one token, the paper and we move the window by one all the same: its tokens then stand further on than where they arose. They are guesses.)
+
+# %%
+def remember(pool, gram, size):
+    """Put an n-gram under its first token, as the most recent; the oldest goes if there are more than size."""
+    kept = [one for one in pool.get(gram[0], []) if one != gram[1:]]
+    pool[gram[0]] = [*kept, gram[1:]][-size:]
+
+
+def look_up(pool, token, G):
+    """What the pool has after this token, most recent first."""
+    return pool.get(token, [])[::-1][:G]
+
+
+# %%
+def agreed(best, rows, candidate):
+    """How many tokens of a candidate are the target's own. best[r] is the target's choice after row r."""
+    at = 0
+    for k, (token, row) in enumerate(zip(candidate, rows)):
+        if best[at] != token:
+            return k
+        at = row
+    return len(candidate)
+
+
+def slide(levels, made, N):
+    """The next window, and the n-grams that this forward completed."""
+    if len(levels) < N - 1:  # still filling: nothing is dropped, so the columns step left instead
+        return [level[1:] for level in (*levels, made)], []
+    return [*levels[1:], made], list(zip(*levels, made))
+
+
+# %% [markdown]
+# And the step, with one forward in it. It begins with a single level of $W + N - 2$ tokens; $N - 2$ steps later the window is full, and the first n-grams come.
+
+# %%
+def step(lm, context, levels, pool, N, G):
+    """One forward: writes at least one token, fills the pool, moves the window. Returns (levels, Frame)."""
+    levels[0][0] = context[-1]
+    width, candidates = len(levels[0]), look_up(pool, context[-1], G)
+    tokens, parents = [t for level in levels for t in level], window_parents(width, len(levels))
+    window, rows = len(tokens), []
+    for candidate in candidates:  # side by side, each hanging from the input token
+        rows.append(range(len(tokens), len(tokens) + len(candidate)))
+        parents += [0, *rows[-1][:-1]]
+        tokens += candidate
+    best = lm.forward(DraftTree(tokens, parents)).logits.argmax(-1).tolist()
+    accepted = [own[: agreed(best, own, candidate)] for own, candidate in zip(rows, candidates)]
+    path = [0, *max(accepted, key=len, default=[])]  # the rows that become text
+    emitted = [*(tokens[row] for row in path[1:]), best[path[-1]]]
+    lm.commit(path)
+    made = best[window - width : window]  # the choices after the newest level
+    new_levels, grams = slide(levels, made, N)
+    for gram in grams:
+        remember(pool, gram, G)
+    parts = (tuple(map(tuple, levels)), tuple(candidates), tuple(made), tuple(grams), tuple(emitted), dict(pool))
+    return new_levels, lookahead.Frame(*parts)
+
+
+# %%
+def lookahead_decode(lm, prompt, first, N, G, length):
+    """Greedy lookahead decoding from a first level of W + N - 2 tokens. Returns the steps."""
+    lm.prefill(prompt[:-1], reserve=1024)
+    context, levels, pool, frames = list(prompt), [list(first)], {}, []
+    while len(context) < len(prompt) + length:
+        levels, frame = step(lm, context, levels, pool, N, G)
+        context += frame.emitted
+        frames.append(frame)
+    return frames
+
+
+# %% [markdown]
+# **By hand.** The model of chapter 06, which looks at one word only:
+#
+# | after | . | the | cat | sat | on | a | dog | ran |
+# |:--|:--|:--|:--|:--|:--|:--|:--|:--|
+# | it says | the | cat | sat | on | a | . | ran | . |
+#
+# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".", and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog cat on*. Chapter 06 wrote *the cat sat on a* in five rounds.
+#
+# 1. **Step 1.** One level so far: (. dog cat on). After each of its tokens the model says: (the ran sat a). It writes *the*. There is nothing in the pool and no n-gram yet. The columns step left; level 0 is (~~dog~~ **the**, cat, on), the input token in place of *dog*, and level 1 is (ran, sat, a).
+# 2. **Step 2.** The newest level is (ran, sat, a), and after it the model says (. on .). The columns, downwards: (the ran .), (cat sat on), (on a .). These go to the pool. It writes *cat*; the pool was still empty when *the* was looked up.
+# 3. **Step 3.** The input token is *cat*. The pool has (sat on) after it: a candidate. The model agrees to both, and says *a* after them. **Three tokens in one forward.**
+#
+# Note that *sat on* had arisen at places 2 and 3 of the text, and were used at 3 and 4. And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced. A check costs a few rows; it does not cost a wrong word.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.toy import TableLM
+
+follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".", "dog": "ran", "ran": "."}
+WORDS = list(follower)
+toy = TableLM(np.eye(len(WORDS))[[WORDS.index(word) for word in follower.values()]])
+
+
+def ids(text):
+    return [WORDS.index(word) for word in text.split()]
+
+
+def show(tokens):
+    return "(" + " ".join(WORDS[token] for token in tokens) + ")"
+
+
+toy_frames = lookahead_decode(toy, ids("."), ids(". dog cat on"), N=3, G=2, length=5)
+for t, frame in enumerate(toy_frames, start=1):
+    print(f"step {t}: levels", *map(show, frame.levels), "new", show(frame.made), "candidates", *map(show, frame.candidates))
+    print("        to the pool", *map(show, frame.grams), "writes", show(frame.emitted))
+
+# %% [markdown]
+# Now against the package, on the model and token by token: the windows, the pools and what each step writes. Its first level is drawn from the prompt's tokens; with the same random stream ours is the same. The window is full of wild guesses, among which near ties are common, so both run with `numerics="invariant"`:
+# then a row's best token does not depend on how many other rows there are.
+
+# %%
+from specdec_core.drafters import NullDrafter
+from specdec_core.drafters.jacobi import random_tokens
+from specdec_core.engine import generate, stream
+from specdec_core.rng import spawn
+from specdec_core.workloads import encode, own
+
+wanted = ("chat-01", "math-01")
+questions = {question.id: question for question in own() if question.id in wanted}
+prompts = {name: encode(questions[name].turns[0], tokenizer) for name in wanted}
+W, N, G, LENGTH, prompt = 4, 4, 4, 40, prompts["math-01"]
+exact = CachedLM(loaded.model, numerics="invariant")
+first = random_tokens(W + N - 2, prompt, spawn(0)[0])
+frames = lookahead_decode(exact, prompt, first, N, G, LENGTH)
+
+drafter, same = Lookahead(W, N, G), []
+for frame, done in zip(frames, stream(exact, prompt, drafter, max_new_tokens=LENGTH, seed=0)):
+    window = [token for level in frame.levels for token in level]
+    pools_equal = {token: list(kept) for token, kept in drafter.pool.items()} == frame.pool
+    same.append(done.tree.tokens[: len(window)].tolist() == window and done.verdict.tokens == frame.emitted and pools_equal)
+print(f"{len(frames)} steps; windows, pools and tokens equal the package's in {sum(same)} of them")
+
+# %% [markdown]
+# One difference remains, and it does not show in the tokens. We put candidates side by side, as the paper does. The package puts them into one tree, in which candidates with a common beginning share its rows: fewer rows for the same drafts, and one walk down the tree finds the longest match.
+#
+# > **The notes say …** (*lookahead article*) that the candidates are disjoint n-grams, not a tree as in SpecInfer, so that tree verification cannot be used on them. Disjoint paths from one input token *are* a tree, one that branches at its root only; and merging common beginnings changes neither the tokens nor the law.
+# > The comparison just made was between the two.
+#
+# ### The prompt's own n-grams
+#
+# Nothing says that the pool must be filled by the window alone. With `prompt_ngrams` the package puts every n-gram of the text there as well, of the prompt first and then of what has been written. With $N = 3$ and two n-grams kept for each first token:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def pool_from(tokens, N, size):
+    """A pool with every n-gram of the text, in order."""
+    pool = {}
+    for end in range(N, len(tokens) + 1):
+        remember(pool, tuple(tokens[end - N : end]), size)
+    return pool
+
+
+text = ids("the cat sat on a dog . the cat ran . the dog ran . the")
+pool = pool_from(text, N=3, size=2)
+print("after the:", *map(show, look_up(pool, WORDS.index("the"), 2)), "  (cat sat), the oldest, has gone")
+theirs = Lookahead(W=1, N=3, G=2, prompt_ngrams=True)
+theirs.propose(text, Budget(64, 64), Rng(0))
+print("the package's pool is the same:", {token: list(kept) for token, kept in theirs.pool.items()} == pool)
+
+# %% [markdown]
+# This is prompt lookup inside lookahead: a memory of the text, keyed by one token. The ablation below separates what it brings from what the window brings.
+#
+# ## Step by step
+#
+# What the run above looked like. The sub-script is the position relative to the input token; a column downwards, with the yellow token, is an n-gram for the pool. (Without a kernel: the first steps, in which the window fills, and some later ones.)
+
+# %%
+def word(token):
+    return tokenizer.decode([token])
+
+
+winners = [t for t, frame in enumerate(frames, start=1) if len(frame.emitted) > 1]
+lookahead.player(frames, word, static=sorted({1, 2, 3, *winners[:3]}))
+
+# %% [markdown]
+# ## Why it is lossless
+#
+# The window's rows are **never** candidates. They are scratch: whatever they hold, nothing of them is written without having been checked as a candidate in a later forward. What is written is what the target would have written: greedily, by the comparison in `agreed`.
+#
+# With sampling, the argument is that of all fixed drafts (chapter 01). The window goes on taking the target's *argmax*, also at $T > 0$. A candidate is then one fixed token at each place; the law it was drawn from is a point mass; and sample-then-match emits exactly $p$: draw $y$ from $p$, go on with those
+# candidates that begin with $y$. (The paper's Algorithm 4 accepts with probability $p(x)$ and renormalizes after each rejection; chapter 01 showed that this is the same law.)
+#
+# **That is why the pool may store ids alone.** Had the window *sampled* its tokens, each would have to carry the whole law it was drawn from, for the test $\min(1, p/q)$. With point masses $q$ is one for the token and zero elsewhere; the id says it all.
+
+# %%
+n_grams = sum(len(kept) for kept in frames[-1].pool.values())
+as_ids, as_laws = n_grams * (N - 1) * 4, n_grams * (N - 1) * lm.vocab_size * 4
+print(f"the pool after {LENGTH} tokens: {n_grams} n-grams, {as_ids / 1e3:.1f} kB of ids; with laws in float32, {as_laws / 1e6:.0f} MB")
+
+# %% [markdown]
+# As a number: the exact law of all answers of four tokens of a three-token model, with sampling at $T = 1$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.sampling import Sampling
+
+three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
+
+
+def exact_law(drafter):
+    """The law of (answer, whether a draft was accepted); the window's first level is one fixed draw."""
+    options = dict(max_new_tokens=4, sampling=Sampling(temperature=1.0))
+    def run(rng):
+        answer = generate(three, [0, 1], drafter, rngs=(Rng(0), rng), **options)
+        return answer.tokens, answer.trace.accepted > 0
+    return enumerate_law(run)
+
+
+def answers_only(law):
+    """The law of the answers."""
+    return {tokens: sum(mass for (one, _), mass in law.items() if one == tokens) for tokens, _ in law}
+
+
+plain, ahead = exact_law(NullDrafter()), exact_law(Lookahead(W=2, N=3, G=2, prompt_ngrams=True))
+print(f"{len(answers_only(plain))} possible answers; distance below 1e-12:", total_variation(answers_only(plain), answers_only(ahead)) < 1e-12)
+print(f"a draft was accepted with probability {sum(mass for (_, accepted), mass in ahead.items() if accepted):.3f}")
+
+# %% [markdown]
+# ## How many tokens a step? E and S
+#
+# Suppose a step checks $b$ drafts of $\gamma$ tokens. Let $L_j$ be how many tokens of draft $j$ match. The step writes $1 + \max_j L_j$ tokens. If the drafts match independently of one another, each token with probability $\alpha$ after those before it, then
+# $P(L_j \ge i) = \alpha^i$, all $b$ fall short of $i$ with probability $(1 - \alpha^i)^b$, and
+#
+# $$E = 1 + \sum_{i=1}^{\gamma} P(\max_j L_j \ge i) = 1 + \sum_{i=1}^{\gamma}\big(1 - (1 - \alpha^i)^b\big) = (\gamma + 1) - \sum_{i=1}^{\gamma} (1 - \alpha^i)^b.$$
+#
+# For $b = 1$ it is $1 + \alpha + \dots + \alpha^\gamma$, as for a draft model. The paper then says: good drafts are there in one step of $f$ only, the other $f - 1$ steps write one token, so that the **step compression** is
+#
+# $$S = \frac{\#\text{tokens}}{\#\text{steps}} = \frac{f - 1 + E}{f}, \qquad\text{with } \gamma = N - 1,\; b = W = G.$$
+#
+# $S$ is τ under another name. *By hand*, $\alpha = \frac12$, $\gamma = 2$, $b = 2$, $f = 3$: $E = 3 - (\frac12)^2 - (\frac34)^2 = 2.1875$ and $S = (2 + 2.1875)/3 = 1.396$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def E(alpha, gamma, b):
+    """Expected tokens of a step with b independent drafts of length gamma."""
+    return gamma + 1 - sum((1 - alpha**i) ** b for i in range(1, gamma + 1))
+
+
+def S(alpha, f, N, b):
+    """Step compression of lookahead decoding."""
+    return (f - 1 + E(alpha, N - 1, b)) / f
+
+
+print(f"by hand: E = {E(0.5, 2, 2):.4f}, S = {S(0.5, 3, 3, 2):.3f}; from the package: {theory.expected_tokens_b(0.5, 2, 2):.4f},", end=" ")
+print(f"{theory.step_compression(3, theory.expected_tokens_b(0.5, 2, 2)):.3f}")
+alpha, f = theory.PAPER_ALPHA, theory.PAPER_F  # what the paper fits to a 7B model: quoted
+for b in (1, 2, 4, 8, 15, 30, 60, 10**6):
+    print(f"b = {b:7}: E = {E(alpha, 4, b):.3f}, S = {S(alpha, f, 5, b):.3f}, steps for 100 tokens {100 / S(alpha, f, 5, b):5.1f}")
+
+# %% [markdown]
+# **How it grows.** $1 - (1 - \alpha^i)^b$ is nearly 1 while $\alpha^i b \gg 1$, and nearly 0 when $\alpha^i b \ll 1$. So $E$ counts the $i$ with $\alpha^i > 1/b$, about $\ln b / \ln(1/\alpha)$ of them: **$E$ is linear in $\log b$**, with slope $1/\ln(1/\alpha)$ for a factor $e$, as long as
+# there are such $i$ up to $\gamma$. From $b \approx \alpha^{-\gamma}$ on all $\gamma$ are counted and nothing more is to be had:
+#
+# $$E \le \gamma + 1 = N, \qquad S \le \frac{f - 1 + N}{f}.$$
+
+# %%
+import matplotlib.pyplot as plt
+
+b = np.geomspace(1, 3000, 120)
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.6))
+for i, size in enumerate((5, 10, 20)):
+    panels[0].plot(b, S(alpha, f, size, b), label=f"N = {size}", **{**style.line(i + 1), "marker": ""})
+    panels[1].plot(b, 100 / S(alpha, f, size, b), label=f"N = {size}", **{**style.line(i + 1), "marker": ""})
+straight = S(alpha, f, 20, 30) + (np.log(b) - np.log(30)) / (f * np.log(1 / alpha))
+panels[0].plot(b, straight, color="black", linewidth=1, label="slope 1/(f ln(1/α))")
+panels[0].axhline((f - 1 + 5) / f, color="#7F7F7F", linestyle=(0, (5, 2)), linewidth=1)
+panels[0].annotate("ceiling of N = 5", (1.1, (f - 1 + 5) / f), (0, 3), textcoords="offset points", fontsize=8)
+for axes, title in zip(panels, ("S, tokens a step", "Steps for 100 tokens")):
+    axes.set_xscale("log")
+    axes.set(xlabel="b = W = G, drafts a step", title=title)
+    axes.legend(fontsize=8)
+alt = "Left: S against log b, straight and then flat below a ceiling. Right: steps for 100 tokens, a curve bent upwards."
+quoted = [f"α = {alpha}, f = {f} (arXiv:2402.02057, Figure 4)"]
+figures.save(fig, "07-formula", alt=alt, quoted=quoted)
+
+# %%
+# NBVAL_CHECK_OUTPUT
+slope = 1 / (f * np.log(1 / alpha))
+print(f"slope for a factor e, from the argument: {slope:.3f}")
+for size in (5, 10, 20):
+    at = [(S(alpha, f, size, e * np.e) - S(alpha, f, size, e)) for e in (2, 10, 100)]
+    print(f"N = {size:2}: from b = 2, 10, 100 on {at[0]:.3f}, {at[1]:.3f}, {at[2]:.3f};", end=" ")
+    print(f"ceiling {(f - 1 + size) / f:.3f}, all counted from b = {alpha ** -(size - 1):.0f}")
+
+# %% [markdown]
+# What the notes make of this does not all survive. The numbers in the three boxes come from the functions above.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from IPython.display import Markdown, display
+
+gain = [E(alpha, 4, 2 * b) - E(alpha, 4, b) for b in (15, 30)]
+steps = [100 / S(alpha, f, 5, b) for b in (1, 2, 4, 8, 16, 32)]
+saved = ", ".join(f"{before - after:.1f}" for before, after in zip(steps, steps[1:]))
+display(Markdown(
+    "> **The notes say …** (*lookahead article*) that $E$ grows linearly with $b = W$. It grows with $\\log b$ and saturates at $\\gamma + 1$: with the paper's $\\alpha$ and $N = 5$, doubling "
+    f"$b$ from 15 to 30 adds {gain[0]:.2f} tokens, from 30 to 60 another {gain[1]:.2f}. Beyond $b \\approx \\alpha^{{-\\gamma}}$ = {alpha**-4:.0f} there is little left.\n\n"
+    "> **The notes say …** (both), after the paper's abstract, that the number of *steps* falls linearly with $\\log(\\text{FLOPs})$. **$S$ is linear in $\\log b$**, up to its ceiling; the steps are "
+    "$m/S$, a reciprocal, and the right panel is bent. (FLOPs a step are proportional to the rows, $2b(N-1)$ for $W = G$, so at fixed $N$ $\\log \\text{FLOPs}$ is $\\log b$ plus a constant.) Over one doubling "
+    f"the two can hardly be told apart. Over five, from $b = 1$ to 32, each saves fewer of 100 steps than the one before: {saved}."
+))
+
+# %%
+# NBVAL_CHECK_OUTPUT
+display(Markdown(
+    "> **The notes say …** (*lookahead article*) that, unlike speculative decoding with its ceiling $1/(1-\\alpha)$, lookahead has none. **At fixed $N$ it has one**, $S \\le (f - 1 + N)/f$: "
+    f"{(f - 1 + 5) / f:.2f} for $N = 5$ and the paper's $f$. Raising $N$ alone does not help: the sum over $i$ converges, and at $b = 15$ going from $N = 5$ to 20 raises $S$ from {S(alpha, f, 5, 15):.2f} to "
+    f"{S(alpha, f, 20, 15):.2f}, with nearly five times the rows. Both must grow, and the rows grow with their product. Nor is the independence free: drafts with *different first tokens* exclude one "
+    "another, and at most one of them survives its first token: they never bring more than $1 + 1 + \\alpha + \\alpha^2 + \\dots = 1 + 1/(1-\\alpha)$ tokens (compare Sequoia, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374), section 3.1.2). Take $\\alpha$ and $b$ of a fit as effective values."
+))
+
+# %% [markdown]
+# ## A curve of our own
+#
+# Now live: $N = 5$, $W = G$ from 1 to 15, on two requests, without the prompt's n-grams. All settings of this chapter take turns on each prompt, with the same loop and the same baseline; and answers are short, so that the chapter stays short. The first $N - 2$ steps of each run only fill the window, which lowers $S$ a little.
+
+# %%
+from specdec_core.drafters import PromptLookup
+from specdec_core.stopping import Stop
+
+CURVE = (1, 2, 3, 7, 15)
+ABLATION = [  # N, W, G, the prompt's n-grams pooled; the paper's speedup and S: quoted
+    (10, 1, 3, True, 1.36, 1.45), (5, 1, 10, True, 1.36, 1.51), (5, 1, 30, False, 1.04, 1.12), (5, 1, 30, True, 1.46, 1.59),
+    (5, 30, 1, False, 1.61, 1.79), (5, 15, 15, False, 1.78, 1.96), (5, 15, 15, True, 1.88, 2.05)]  # fmt: skip
+SCALE, LENGTH = 5, 40
+
+
+def scaled(n):
+    return max(1, round(n / SCALE))
+
+
+settings = {("curve", w): (5, w, w, False) for w in CURVE}
+settings |= {("full", *row[:4]): row[:4] for row in ABLATION}
+settings |= {("scaled", *row[:4]): (row[0], scaled(row[1]), scaled(row[2]), row[3]) for row in ABLATION}
+shapes = sorted(set(settings.values()))
+print(f"{len(settings)} settings, {len(shapes)} different ones")
+
+# %%
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+runs = {shape: [] for shape in ("autoregressive", "prompt lookup", *shapes)}
+
+
+def make(shape):
+    """A drafter of one setting."""
+    if isinstance(shape, str):
+        return NullDrafter() if shape == "autoregressive" else PromptLookup()
+    N, W, G, prompt_ngrams = shape
+    return Lookahead(W, N, G, prompt_ngrams)
+
+
+for prompt in prompts.values():
+    for shape, answers in runs.items():
+        answers.append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
+plain = runs["autoregressive"]
+same = sum(a.tokens == b.tokens for answers in runs.values() for a, b in zip(answers, plain))
+print(f"{same} of {len(runs) * len(plain)} answers are those of ordinary decoding, token for token;", end=" ")
+print("the others part at a near tie (chapter 12).")
+
+# %%
+def compression(shape):
+    """S: tokens a step, all prompts together."""
+    return sum(len(answer.tokens) for answer in runs[shape]) / sum(answer.trace.target_calls for answer in runs[shape])
+
+
+def clock(shape):
+    """Times faster than ordinary decoding, measured."""
+    seconds = [sum(a.trace.decode_seconds for a in runs[x]) / sum(len(a.tokens) for a in runs[x]) for x in ("autoregressive", shape)]
+    return seconds[0] / seconds[1]
+
+
+points = [(w, 4, compression((5, w, w, False))) for w in CURVE]
+fit = theory.fit_alpha_f(points)
+print("measured:", ", ".join(f"S({w}) = {value:.2f}" for w, _, value in points))
+print(f"fit: α = {fit.alpha:.3f}, f = {fit.f:.2f}; root mean square error of S {fit.rms:.3f}. The paper's: {alpha}, {f}.")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.8))
+b = np.geomspace(1, 40, 80)
+axes.plot(CURVE, [value for *_, value in points], label="measured here", **{**style.line(1), "linestyle": "none", "markersize": 8})
+axes.plot(b, fit.S(b, 4), label=f"fitted: α = {fit.alpha:.2f}, f = {fit.f:.2f}", **{**style.line(1), "marker": ""})
+axes.axhline((fit.f + 4) / fit.f, color="#0072B2", linestyle=(0, (5, 2)), linewidth=0.8, label="its ceiling, (f − 1 + N)/f")
+axes.plot(b, S(alpha, f, 5, b), label=f"quoted: the paper's fit, α = {alpha}, f = {f}", **{**style.QUOTED, "marker": ""})
+(row,) = [row for row in ABLATION if row[:4] == (5, 15, 15, False)]
+axes.plot([15], [row[5]], label="quoted: the paper's S for (5, 15, 15)", **{**style.QUOTED, "linestyle": "none"})
+axes.set_xscale("log")
+axes.set_xticks(CURVE, CURVE)
+axes.minorticks_off()
+axes.set(xlabel="b = W = G, with N = 5", ylabel="S, tokens a step")
+axes.legend(fontsize=8, loc="upper left")
+axes.set_ylim(0.95, max((fit.f + 4) / fit.f, S(alpha, f, 5, 40)) * 1.25)
+alt = "S against log b: measured points with a fitted curve and its ceiling; the paper's fit and one of its points, quoted."
+figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=[f"α = {alpha}, f = {f}, S = {row[5]} (arXiv:2402.02057, Figure 4, Table 3)"])
+
+# %% [markdown]
+# Two parameters and five points of two short answers: the curve's shape is worth looking at, the third digit of $\alpha$ is not. $\alpha$ and $f$ also lean on each other (rarer good steps with better drafts look much like frequent ones with worse). Is $S$ straight in $\log b$? Piece by piece:
+
+# %%
+for (w, _, low), (v, _, high) in zip(points, points[1:]):
+    print(f"from b = {w:2} to {v:2}: {(high - low) / np.log2(v / w):+.2f} a doubling; the fit says {(fit.S(v, 4) - fit.S(w, 4)) / np.log2(v / w):+.2f}")
+until = fit.alpha ** -4 if fit.alpha > 0 else float("inf")
+print(f"By the fit all four drafted tokens are counted from b = {until:.0f} on; there the curve is flat.")
+
+# %% [markdown]
+# ## The ablation
+#
+# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. The paper's columns are **quoted**.
+
+# %%
+from specdec_core.tables import markdown
+
+table = [["autoregressive", "", "1.00", "1.00", "1.00", "1.00", "", ""]]
+value, speed = compression("prompt lookup"), clock("prompt lookup")
+table.append(["prompt lookup", "yes", "1.55", "1.44", f"{value:.2f}", f"{speed:.2f}", "", ""])
+for N, W, G, prompt_ngrams, speed, value in ABLATION:
+    shape = settings["scaled", N, W, G, prompt_ngrams]
+    ours = compression((N, W, G, prompt_ngrams)), compression(shape), clock(shape)
+    cells = [f"{ours[0]:.2f}", "", f"{ours[1]:.2f}", f"{ours[2]:.2f}"]
+    table.append([f"lookahead, (N, W, G) = ({N}, {W}, {G})", "yes" if prompt_ngrams else "no", f"{value:.2f}", f"{speed:.2f}", *cells])
+    table[-1][5] = f"{clock((N, W, G, prompt_ngrams)):.2f}"
+columns = ["method", "prompt's n-grams", "paper: S", "paper: speedup", "here: S", "here: speedup", "scaled: S", "scaled: speedup"]
+display(Markdown(markdown(table, columns)))
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 4.6))
+names = [f"({N}, {W}, {G})" + (", prompt" if p else "") for N, W, G, p, *_ in ABLATION]
+place = np.arange(len(names))
+sides = {"S here, unscaled": [compression(row[:4]) for row in ABLATION],
+         f"S here, W and G divided by {SCALE}": [compression(settings[("scaled", *row[:4])]) for row in ABLATION]}  # fmt: skip
+for i, (label, values) in enumerate(sides.items()):
+    gained = [value - 1 for value in values]
+    axes.barh(place + 0.4 * (i - 0.5), gained, left=1, height=0.36, label=label, **style.bar(i + 1))
+axes.plot([row[5] for row in ABLATION], place, label="S in the paper, quoted", **{**style.QUOTED, "linestyle": "none"})
+axes.axvline(compression("prompt lookup"), color="black", linestyle="--", linewidth=1, label="prompt lookup here")
+axes.set_yticks(place, names)
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.set(xlabel="S, tokens a step; bars begin at ordinary decoding, 1", xlim=(0.97, None))
+axes.legend(fontsize=8, loc="upper right")
+alt = "Tokens a step for seven settings of (N, W, G), unscaled and scaled, beside the values quoted from the paper."
+quoted = ["S of the paper's Table 3 (arXiv:2402.02057; LLaMA-2-Chat-7B, MT-Bench, A100)"]
+figures.save(fig, "07-ablation", alt=alt, model=loaded, quoted=quoted)
+
+# %%
+no_window, no_pool = compression((5, 1, 30, False)), compression((5, 30, 1, False))
+balanced, with_prompt = compression((5, 15, 15, False)), compression((5, 15, 15, True))
+print(f"Candidates for 30, but a window of one column: S = {no_window:.2f}. Nobody fills the pool.")
+print(f"A window of 30, but one candidate: S = {no_pool:.2f}.")
+print(f"15 of each: S = {balanced:.2f}", "the best without the prompt." if balanced >= max(no_window, no_pool) else "(not the best here).")
+print(f"The prompt's n-grams in the pool change that to {with_prompt:.2f}, and a window of one column to {compression((5, 1, 30, True)):.2f}.")
+
+# %% [markdown]
+# A window of one column with the prompt's n-grams lives on repetition alone, like prompt lookup. The wide window adds what the text has not yet said, and where answers repeat nothing it is all there is.
+#
+# ## When it loses
+#
+# A step with $q$ rows must write $t(q)/t(1)$ tokens to be worth its time. $S$ grows with the logarithm of the rows; $t(q)$ grows in proportion to them from the corner on (chapter 00). So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
+
+# %%
+from specdec_core.costs import measure
+
+costs = measure(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, repeats=5)
+
+
+def predicted(shape):
+    """Times faster if t(q) is the whole story."""
+    steps = [done for answer in runs[shape] for done in answer.trace.steps]
+    return sum(len(done.tokens) for done in steps) * costs.t(1) / sum(costs.t(len(done.tree.tokens)) for done in steps)
+
+
+rows_of = {w: np.mean([len(done.tree.tokens) for answer in runs[5, w, w, False] for done in answer.trace.steps]) for w in CURVE}
+for w in CURVE:
+    shape = (5, w, w, False)
+    print(f"W = G = {w:2}: {rows_of[w]:5.1f} rows a step, S = {compression(shape):.2f}, needed {costs.break_even(rows_of[w]):.2f};", end=" ")
+    print(f"predicted {predicted(shape):.2f}, measured {clock(shape):.2f} times as fast")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+x = [rows_of[w] for w in CURVE]
+axes.plot(x, [compression((5, w, w, False)) for w in CURVE], label="steps: S", **style.line(1))
+axes.plot(costs.widths, [costs.break_even(q) for q in costs.widths], label="needed: t(q)/t(1)", **style.line(2))
+axes.plot(x, [clock((5, w, w, False)) for w in CURVE], label="clock: times faster, measured", **style.line(3))
+for w in CURVE:
+    axes.annotate(f"W = {w}", (rows_of[w], clock((5, w, w, False))), (0, -13), textcoords="offset points", fontsize=7, ha="center")
+axes.axhline(1, color="black", linestyle="--", linewidth=1)
+axes.set_xscale("log", base=2)
+axes.set_xticks(costs.widths, costs.widths)
+axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens a step; times faster", ylim=(0, 4.4))
+axes.legend(fontsize=8, loc="upper left")
+alt = "Against the rows of a forward: S rises slowly, the tokens needed to break even rise in proportion, measured speed falls."
+figures.save(fig, "07-clock", alt=alt, model=loaded)
+
+# %%
+gain = {w: clock((5, w, w, False)) for w in CURVE}
+best = max(CURVE, key=gain.get)
+most = max(CURVE, key=lambda w: compression((5, w, w, False)))
+print(f"Most tokens a step at W = G = {most}: S = {compression((5, most, most, False)):.2f}, on the clock {gain[most]:.2f}.")
+print(f"Fastest at W = G = {best}: {gain[best]:.2f} times ordinary decoding.")
+if gain[best] < 1:
+    print("This machine is one of those on which lookahead decoding loses at every width tried.")
+elif gain[most] < 1:
+    print("With the paper's W = 15 this machine loses time; with a small window it gains a little. The scoreboards disagree on which is best.")
+print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) / 60 / costs.t(1):.3f} t(1).")
+
+# %% [markdown]
+# The paper itself reports smaller gains on an RTX 3090 than on an A100. Large batches are the same case: a server that decodes many requests in one forward has put its own rows where the window would go. At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
+#
+# ## Lookahead parallelism
+#
+# One way out: bring more machines. The columns of the window do not see each other, except for level 0; the candidates do not see each other at all. So each of several *ranks*, with a whole copy of the model, takes **some leaves of the tree and their ancestors**. During the forward nobody needs anything from the others. Afterwards
+# they exchange what each row's best token is, and all verify the same. The price: rows that several leaves need, the input token and level 0, are computed more than once. Figure 3 of the paper, four ranks, $W = 5$, $N = 4$, $G = 2$:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.parallel import shares
+
+
+def share_out(tree, ranks):
+    """The same in five lines, leaf after leaf; the package balances by the rows that are new to a leaf."""
+    sees = tree.ancestors
+    leaves = [i for i in range(len(tree.tokens)) if i not in set(tree.parents.tolist())]
+    per_rank = np.array_split(leaves, ranks)
+    return [np.flatnonzero(sees[own].any(axis=0)) for own in per_rank]
+
+
+names = ["blue 0"] + [f"orange {i}" for i in range(1, 5)] + [f"green {i}" for i in range(1, 6)]
+names += [f"red {i}" for i in range(2, 7)] + [f"candidate {g}.{d}" for g in (1, 2) for d in (1, 2, 3)]
+for rank, own_rows in enumerate(shares(tree, 4)):
+    print(f"rank {rank}, {len(own_rows)} rows:", ", ".join(names[row] for row in own_rows))
+for divide in (shares, share_out):
+    total = sum(len(own_rows) for own_rows in divide(tree, 4))
+    print(f"{divide.__name__}: {len(tree.tokens)} rows in all, {total} computed, at most {max(map(len, divide(tree, 4)))} on a rank")
+
+# %% [markdown]
+# What must be exchanged after a forward, for 120 rows: 8 bytes a row if only the best tokens are sent, which is enough for greedy decoding; a row of logits each for sampling. Keys and values are never sent: a rank that lacks some of the accepted tokens computes them again in front of its next share.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+rows_sent = theory.lookahead_step_tokens(15, 5, 15)
+print(f"best tokens: {rows_sent * 8} bytes a step; logits: {rows_sent * lm.vocab_size * 4 / 1e6:.1f} MB a step")
+
+# %% [markdown]
+# Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine. (On one machine they share its cores, so nothing gets faster; what is shown is that the tokens are the same and the forwards narrower.) `numerics="invariant"` makes a token's bits independent of who else is in the forward.
+
+# %%
+import json
+import os
+import tempfile
+
+SCRIPT = """
+import json, sys
+import torch.distributed as dist
+from specdec_core.drafters import Lookahead
+from specdec_core.engine import generate
+from specdec_core.invariance import Shape
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.parallel import ShardedLM
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+prompt, shape, padded = json.load(open(folder + "/job.json"))
+dist.init_process_group("gloo", init_method="file://" + folder + "/meet", rank=rank, world_size=2)
+lm, widths = CachedLM(load("default").model, numerics="invariant", shape=Shape(*padded)), []
+inner, lm.forward = lm.forward, lambda *rest: widths.append(len(rest[0].tokens)) or inner(*rest)
+answer = generate(ShardedLM(lm, exchange="argmax"), prompt, Lookahead(*shape), max_new_tokens=16)
+json.dump([answer.tokens, widths], open(f"{folder}/{rank}.json", "w"))
+dist.destroy_process_group()
+"""
+
+# %%
+shape = (5, 4, 2)  # W, N, G
+prompt = prompts["math-01"]
+alone = generate(exact, prompt, Lookahead(*shape), max_new_tokens=16)
+with tempfile.TemporaryDirectory() as folder:
+    job = [prompt, shape, [exact.shape.width, exact.shape.block]]
+    (pathlib.Path(folder) / "job.json").write_text(json.dumps(job))
+    threads = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen([sys.executable, "-c", SCRIPT, str(rank), folder], env=threads) for rank in range(2)]
+    assert [process.wait() for process in ranks] == [0, 0]
+    results = [json.loads((pathlib.Path(folder) / f"{rank}.json").read_text()) for rank in range(2)]
+widths = [[len(done.tree.tokens) for done in alone.trace.steps], *(widths for _, widths in results)]
+print("tokens of both ranks equal those of one:", all(tuple(tokens) == alone.tokens for tokens, _ in results))
+for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
+    print(f"{name:11}: rows of its forwards {row}")
+
+# %% [markdown]
+# The gain is bounded by the rows that cannot be shared and by the steps' own number: more ranks allow more columns at the same time a step, and $S$ answers with a logarithm. Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do.
+#
+# ## Pitfalls
+#
+# - **Positions are not row numbers.** Row (level $j$, column $i$) has position $i + j$. Give rows their row number as position and the window still "works", with worse n-grams: nothing fails but $S$.
+# - **The input token belongs to level 0.** Leave last step's guess there and every n-gram of column 0 begins with a token that was not written.
+# - **An n-gram of column 0 may be a hybrid:** its second token was made after the guess that the input token replaced. It is checked like any other.
+# - **A pool without a bound** grows with every step. Keep the most recent $G$ for each first token.
+# - **Committing window rows.** Keys and values of the window and of failed candidates must leave the cache. Only the accepted path stays.
+# - **$S$ of a short answer is too low:** the first $N - 2$ steps fill the window. **$S$ of a loop is too high** (chapter 05).
+# - **The defaults of a paper belong to its machine.** $W = 15$ is for an A100. Measure $t(q)$, then choose.
+#
+# ## Summary
+#
+# - The window remembers $N - 1$ Jacobi rounds at $W$ columns; a column with its new token is an n-gram; the pool keeps it under its first token; up to $G$ are checked where they fit. All in one forward of $(W + G)(N - 1)$ rows.
+# - The mask follows from one sentence: a row sees the text that it continues. It is a tree.
+# - Lossless, because the window is never written unchecked; with sampling because a draft is a point mass, for which ids suffice.
+# - $E = (\gamma + 1) - \sum_i (1 - \alpha^i)^b$ and $S = (f - 1 + E)/f$: linear in $\log b$ up to $b \approx \alpha^{-\gamma}$, never above $(f - 1 + N)/f$. Steps are $1/S$, hence not linear in $\log b$.
+# - Rows are paid in proportion beyond the corner of $t(q)$, tokens come with their logarithm: the best window is a small one on a small machine, and on a busy server none.
+# - Ranks can share the leaves of the tree without a word during the forward, and agree on the same tokens.
+#
+# **Can you answer these?** Which positions does the green 3 of Figure 2(b) see? (Blue 0, orange 1 and 2, itself.) With $\alpha = 0.5$, from which $b$ on is a larger window useless at $N = 4$? (About $0.5^{-3} = 8$.) A forward with 80 rows costs $2\,t(1)$ and $S = 1.7$: what would you change? (Fewer rows; at 1.7 it loses, and $S$ falls only with the logarithm.)
+#
+# ## Further reading
+#
+# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057); their code, `lade`, is at [github.com/hao-ai-lab/LookaheadDecoding](https://github.com/hao-ai-lab/LookaheadDecoding), where `LEVEL` is $N$, `WINDOW_SIZE` is $W$ and `GUESS_SET_SIZE` is $G$
+# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*, ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
+# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): what several drafts can bring at most
+# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): candidates as a tree, and its mask
+#
+# ---
+# **Previous:** [06 · Jacobi decoding](06_jacobi.ipynb) · **Next:** [08 · REST](08_rest.ipynb): n-grams from a large corpus instead of from the model.

@@ -1,0 +1,275 @@
+"""Lookahead decoding step by step: the window, what the forward made of it, the pool, the candidates, and the mask.
+
+A `Frame` holds what one step saw and did; the chapter fills it from its own functions, so that nothing here runs a
+model. Rows of a forward are in the order of the paper's Figure 2(b) (arXiv:2402.02057): the window level by level,
+oldest first, the current input token being its first row, then one candidate after another.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..tree import DraftTree
+from .fallback import show
+from .jacobi import label
+
+# Fill and border of the levels, oldest first, over again where they run out; then of what is new, and of candidates.
+LEVELS = (("#D6E6F2", "solid"), ("#F9E3C0", "dashed"), ("#DDF1E8", "dotted"), ("#F3DCE8", "double"))
+_NEW, _CANDIDATE = "#F0E442", "#EEEEEE"
+_HATCHES = ("", "...", "///", "xxx")
+_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:860px"
+_CELL = "padding:2px 6px;text-align:center;white-space:pre;font-family:ui-monospace,'DejaVu Sans Mono',monospace"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One step of lookahead decoding.
+
+    Attributes:
+        levels: the window as the forward read it, oldest level first; equally long, ``levels[0][0]`` being the
+            current input token. N - 1 levels once it is full.
+        candidates: what was checked: the tokens of each n-gram behind its first.
+        made: the target's choice at each column of the newest level.
+        grams: the n-grams that went to the pool.
+        emitted: the tokens written by the step, the last of them the target's own.
+        pool: after the step: first token -> the n-grams without it, most recent last.
+    """
+
+    levels: tuple[tuple[int, ...], ...]
+    candidates: tuple[tuple[int, ...], ...]
+    made: tuple[int, ...]
+    grams: tuple[tuple[int, ...], ...]
+    emitted: tuple[int, ...]
+    pool: Mapping[int, Sequence[tuple[int, ...]]] = field(default_factory=dict)
+
+    @property
+    def parents(self) -> list[int]:
+        """The row before each row in the text that it continues; -1 for the first."""
+        width = len(self.levels[0])
+        found = [*range(-1, width - 1), *range(width * (len(self.levels) - 1))]
+        for candidate in self.candidates:
+            found += [0, *range(len(found), len(found) + len(candidate) - 1)] if candidate else []
+        return found
+
+    @property
+    def tokens(self) -> list[int]:
+        """The token of each row."""
+        return [token for part in (*self.levels, *self.candidates) for token in part]
+
+    @property
+    def groups(self) -> list[int]:
+        """The level of each row; candidates go on counting."""
+        return [i for i, part in enumerate((*self.levels, *self.candidates)) for _ in part]
+
+    @property
+    def tree(self) -> DraftTree:
+        """All rows; its ``ancestors`` are the mask and its ``depths`` the positions.
+
+        >>> Frame(((1, 2), (3, 4)), ((5, 6),), (), (), ()).tree.depths.tolist()
+        [0, 1, 1, 2, 1, 2]
+        """
+        return DraftTree(self.tokens, self.parents)
+
+    @property
+    def winner(self) -> int | None:
+        """The candidate of which most was accepted; None if none brought a token."""
+        k = len(self.emitted) - 1
+        fits = [g for g, one in enumerate(self.candidates) if k and one[:k] == self.emitted[:k]]
+        return fits[0] if fits else None
+
+
+def draw_mask(frame: Frame, decode: Callable[[int], str] | None = None) -> Any:
+    """The mask as a figure of matplotlib: a filled cell where the row's token sees the column's.
+
+    Args:
+        frame: the step.
+        decode: the text of a token, written at the rows beside the position; positions alone if None.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+
+    tree, groups = frame.tree, frame.groups
+    sees, rows, full = tree.ancestors, len(groups), len(frame.levels)
+    fig, axes = plt.subplots(figsize=(0.24 * rows + 2.2, 0.24 * rows + 1.0))
+    for i, j in np.argwhere(np.ones_like(sees)):
+        look = {"facecolor": "#FFFFFF", "edgecolor": "#DDDDDD", "linewidth": 0.5}
+        if sees[i, j]:
+            fill, hatch = _fill(groups[j], full)
+            look = {"facecolor": fill, "edgecolor": "#404040", "linewidth": 0.6, "hatch": hatch}
+        axes.add_patch(Rectangle((j, i), 1, 1, **look))
+    for edge in np.flatnonzero(np.diff(groups)) + 1:
+        axes.axhline(edge, color="black", linewidth=1.0)
+        axes.axvline(edge, color="black", linewidth=1.0)
+    names = [str(depth) for depth in tree.depths]
+    axes.set_xticks(np.arange(rows) + 0.5, names, fontsize=7)
+    if decode is not None:
+        names = [f"{label(decode(token))}  {name}" for token, name in zip(frame.tokens, names, strict=True)]
+    axes.set_yticks(np.arange(rows) + 0.5, names, fontsize=7)
+    axes.xaxis.set_ticks_position("top")
+    axes.xaxis.set_label_position("top")
+    axes.set(xlim=(0, rows), ylim=(rows, 0), aspect="equal", xlabel="position of the token that is seen")
+    axes.set_ylabel("position of the token that sees")
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    what = [f"level {i}" for i in range(full)] + (["candidates"] if frame.candidates else [])
+    looks = [_fill(i, full) for i in range(len(what))]
+    handles = [Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor="#404040", hatch=hatch, label=name)
+               for name, (fill, hatch) in zip(what, looks, strict=True)]  # fmt: skip
+    fig.legend(handles=handles, loc="outside right upper", fontsize=8, title="what is seen")
+    return fig
+
+
+def page(frames: Sequence[Frame], t: int, decode: Callable[[int], str], written: bool = True) -> str:
+    """Step t (1 ... number of steps) as HTML: text, window, candidates, new n-grams, and the mask.
+
+    Raises:
+        ValueError: for a step that the run does not have.
+    """
+    if not 1 <= t <= len(frames):
+        raise ValueError(f"the run has steps 1 ... {len(frames)}; got {t}")
+    frame = frames[t - 1]
+    text = "".join(decode(token) for one in frames[: t - 1] for token in one.emitted)
+    new = "".join(decode(token) for token in frame.emitted).replace(
+        "\n", "↵\n"
+    )  # a mark on a line break alone is invisible
+    parts = [f"<b>{escape(words(frames, t))}</b>"]
+    if written:
+        parts.append(f'<div style="{_CELL};text-align:left;border:1px solid #CCCCCC;white-space:pre-wrap">'
+                     f'{escape(text)}<u style="background:#BFE3F5">{escape(new)}</u></div>')  # fmt: skip
+    window = _window(frame, decode)
+    side = f'<div style="max-width:230px">{_candidates(frame, decode)}</div>'
+    parts.append(f'<div style="display:flex;flex-wrap:wrap;gap:18px">{window}{side}{mask_image(frame)}</div>')
+    if frame.grams:
+        grams = " &nbsp; ".join(_gram(gram, decode) for gram in frame.grams)
+        parts.append(f"<div>To the pool, column by column: {grams}</div>")
+    count = sum(map(len, frame.pool.values()))
+    parts.append(f"<div>N-grams in the pool after this step: {count}, under {len(frame.pool)} first tokens.</div>")
+    return f'<div style="{_SMALL}">{"".join(parts)}</div>'
+
+
+def words(frames: Sequence[Frame], t: int) -> str:
+    """Step t in one line.
+
+    >>> frame = Frame(((1, 2), (3, 4)), ((5, 6), (5, 7)), (8, 9), ((1, 3, 8), (2, 4, 9)), (5, 7, 2))
+    >>> words([frame], 1)
+    'Step 1: 8 rows, 4 of them window; 2 candidates, 2 tokens accepted; 3 written. 3 tokens in 1 forward so far.'
+    """
+    frame = frames[t - 1]
+    total = sum(len(one.emitted) for one in frames[:t])
+    window, given = sum(map(len, frame.levels)), len(frame.candidates)
+    took = len(frame.emitted) - 1
+    checked = f"{given} candidate{'s' * (given != 1)}, {took} token{'s' * (took != 1)} accepted" if given else (
+        "no candidate"
+    )  # fmt: skip
+    return (
+        f"Step {t}: {len(frame.tokens)} rows, {window} of them window; {checked}; {len(frame.emitted)} written. "
+        f"{total} token{'s' * (total != 1)} in {t} forward{'s' * (t != 1)} so far."
+    )
+
+
+def mask_image(frame: Frame, cell: int = 9) -> str:
+    """The mask as an ``<img>`` element that needs no file."""
+    sees, groups, full = frame.tree.ancestors, frame.groups, len(frame.levels)
+    size, parts = len(groups) * cell, []
+    for i, j in np.argwhere(sees):
+        fill = _fill(groups[j], full)[0]
+        parts.append(f'<rect x="{j * cell}" y="{i * cell}" width="{cell}" height="{cell}" fill="{fill}" '
+                     'stroke="#404040" stroke-width="0.6"/>')  # fmt: skip
+    for edge in (np.flatnonzero(np.diff(groups)) + 1) * cell:
+        parts.append(f'<path d="M0 {edge}H{size}M{edge} 0V{size}" stroke="#7F7F7F" stroke-width="0.7"/>')
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size + 2}" height="{size + 2}" '
+        f'viewBox="-1 -1 {size + 2} {size + 2}"><rect width="{size}" height="{size}" fill="#FFFFFF" '
+        f'stroke="#404040"/>{"".join(parts)}</svg>'
+    )
+    alt = f"Mask of {len(groups)} rows: a cell is filled where the row's token sees the column's."
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<div>The mask:<br><img src="data:image/svg+xml;base64,{data}" alt="{alt}"></div>'
+
+
+def player(frames: Sequence[Frame], decode: Callable[[int], str], static: Sequence[int] = ()) -> None:
+    """Show the steps one after another; without a kernel, the steps ``static`` (1, 2, ...), or the first four.
+
+    Raises:
+        ValueError: for a run without steps.
+    """
+    import ipywidgets as widgets
+
+    if not frames:
+        raise ValueError("there is nothing to show: the run has no steps")
+    count = len(frames)
+    slider = widgets.IntSlider(value=1, min=1, max=count, description="step", layout={"width": "60%"})
+    play = widgets.Play(value=1, min=1, max=count, interval=900)
+    widgets.jslink((play, "value"), (slider, "value"))
+    shown = widgets.HTML(page(frames, 1, decode))
+    slider.observe(lambda change: setattr(shown, "value", page(frames, change["new"], decode)), "value")
+    chosen = list(static) or range(1, min(4, count) + 1)
+    pages = '<hr style="border:0;border-top:1px solid #CCCCCC">'.join(page(frames, t, decode) for t in chosen)
+    show(widgets.VBox([widgets.HBox([play, slider]), shown]), pages, f"Lookahead decoding in {count} steps")
+
+
+def _fill(group: int, full: int) -> tuple[str, str]:
+    if group >= full:
+        return _CANDIDATE, "\\\\\\"
+    return LEVELS[group % len(LEVELS)][0], _HATCHES[group % len(_HATCHES)]
+
+
+def _window(frame: Frame, decode: Callable[[int], str]) -> str:
+    """Rows are levels, columns are columns; under them what the forward made."""
+    lines = []
+    for j, level in enumerate(frame.levels):
+        fill, border = LEVELS[j % len(LEVELS)]
+        cells = "".join(
+            _td(decode(token), fill, border, i + j, "input token" if i == j == 0 else f"level {j}, column {i}")
+            for i, token in enumerate(level)
+        )
+        age = "oldest" if j == 0 else "newest" if j == len(frame.levels) - 1 else ""
+        lines.append(f'<tr><th style="font-weight:normal;text-align:left">level {j} {age}</th>{cells}</tr>')
+    made = "".join(
+        _td(decode(token), _NEW, "solid", i + len(frame.levels), "new") for i, token in enumerate(frame.made)
+    )
+    lines.append(f'<tr><th style="font-weight:normal;text-align:left">new</th>{made}</tr>')
+    return (
+        "<div>The window, with positions relative to the input token:"
+        f'<table style="border-collapse:separate;border-spacing:3px;font-size:12px">{"".join(lines)}</table></div>'
+    )
+
+
+def _candidates(frame: Frame, decode: Callable[[int], str]) -> str:
+    root, k = frame.levels[0][0], len(frame.emitted) - 1
+    if not frame.candidates:
+        return f"No n-gram of the pool begins with <code>{escape(label(decode(root)))}</code>: an ordinary step."
+    lines = []
+    for g, candidate in enumerate(frame.candidates):
+        cells = "".join(
+            f'<td title="{"accepted" if g == frame.winner and d < k else "not accepted"}" style="{_CELL};'
+            + ("background:#BFE3F5;border-bottom:3px solid #0072B2" if g == frame.winner and d < k
+               else f"background:{_CANDIDATE};color:#555555")
+            + f'">{escape(label(decode(token)))}</td>'
+            for d, token in enumerate(candidate)
+        )  # fmt: skip
+        lines.append(f"<tr>{cells}</tr>")
+    own = escape(label(decode(frame.emitted[-1])))
+    return (
+        f"Candidates after <code>{escape(label(decode(root)))}</code>, what was accepted underlined:"
+        f'<table style="border-collapse:separate;border-spacing:3px;font-size:12px">{"".join(lines)}</table>'
+        f"Then the target's own token: <code>{own}</code>"
+    )
+
+
+def _td(text: str, fill: str, border: str, position: int, title: str) -> str:
+    return (
+        f'<td title="{title}" style="{_CELL};background:{fill};border:1.5px {border} #404040">'
+        f"{escape(label(text))}<sub>{position}</sub></td>"
+    )
+
+
+def _gram(gram: Sequence[int], decode: Callable[[int], str]) -> str:
+    text = escape(" ".join(label(decode(token)) for token in gram))
+    return f'<code style="border:1px solid #CCCCCC;padding:1px 4px">{text}</code>'
