@@ -70,7 +70,8 @@ class Profile:
         rows: their mean number of rows, padding not counted.
         phases: seconds a step by phase: those of `trace.PHASES` and `LOOP`.
         parts: seconds a forward by part, `PARTS`; they add up to ``phases["forward"]``. Empty if not split.
-            Timing a call slows it a little, so `PYTHON`, the remainder, is a lower bound and may be negative.
+            Timing a call slows it a little, so `PYTHON`, the remainder, is a lower bound; the others together
+            are at most the forward.
         work: what the parts have to do at least.
         calls: (part, function, calls a forward, seconds a forward), the costliest first.
     """
