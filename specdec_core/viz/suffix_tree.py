@@ -123,7 +123,8 @@ def page(past: Sequence[tuple[Sequence[Any], Sequence[str]]], now: tuple[Sequenc
     spoken = _Speech(texts)
     said = f"{tokens} tokens read. "
     if draft:
-        said += f"The winner is a match of {drafter.match_len} in {drafter.source}: {len(draft)} nodes, score {drafter.score:.2f}."
+        said += f"The winner is a match of {drafter.match_len} in {drafter.source}: "
+        said += f"{len(draft)} nodes, score {drafter.score:.2f}."
     else:
         said += "No suffix occurs earlier with something behind it: no draft, an ordinary step."
     edge = tokens - drafter.match_len
@@ -177,7 +178,7 @@ def viewer(tokenizer: Any = None, past: str = PAST, now: str = NOW) -> None:
     show(box, static, "The memory of suffix decoding: counts by match length, the winner, and its draft tree")
 
 
-_EARLY = 5  # tokens read on the first of the two static pages: nothing of this request repeats yet
+_EARLY = 9  # tokens read on the first of the two static pages: nothing of this request repeats yet
 
 
 class _Speech:

@@ -1,0 +1,690 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 08 · REST
+#
+# > **The question of this chapter.** When the text itself holds no copy of what comes next, can a library of other texts stand in?
+# > How is a suffix found among millions of tokens in a small part of a forward's time, and when does the library know what the target will write?
+#
+# **Afterwards you can**
+#
+# - sort the suffixes of a corpus, find all places of any string by bisection, and say what that costs in comparisons, seconds and bytes;
+# - write REST's path from datastore to tree check, each part as a function of a few lines;
+# - say why the most frequent prefixes are the right tree, and why checking a tree of fixed tokens is lossless;
+# - tell *found* from *right*, and measure both against the size and the domain of a datastore;
+# - choose the number of nodes from $t(q)$, and measure what share of the time retrieval takes.
+#
+# **Taken for granted:** chapters 00 and 05: τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows, and the formula of the model-free methods.
+#
+# **Time:** 30 minutes of reading. The cells take about a minute and a half on two CPU cores; the last third uses a stopwatch, so run them with
+# nothing else going on.
+
+# %% [markdown]
+# ## Set up
+
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.viz import style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## The formula of chapter 05, with a library for a memory
+#
+# All model-free methods *find the n-gram that matches the context's suffix, take its continuation, and let the target check it*. Prompt lookup searches the request
+# itself. **REST**, retrieval-based speculative decoding (He and others, 2023), searches a **datastore**: a large corpus $m_1 \dots m_M$, prepared beforehand. Each position $i$ of
+# it is one pair of a context and a continuation,
+#
+# $$\big(\,m_1 \dots m_i,\;\; m_{i+1}\, m_{i+2} \dots\big), \qquad i = 1, \dots, M - 1,$$
+#
+# and we want the pairs whose context ends as ours does. Nothing needs to be stored twice for that: a pair is a *position*. But two things are new, both because $M$ is in the millions.
+#
+# 1. **Finding.** A scan takes $O(M)$ a step. The index of chapter 05, a dictionary for each $n$, would need $M$ entries for each of $n = 2, \dots, 16$.
+# 2. **Choosing.** A suffix may occur ten thousand times. First or last says nothing in a corpus.
+#
+# The first is solved by sorting, the second by counting.
+#
+# ## All suffixes, sorted
+#
+# A *suffix* of the corpus is what begins at some position and goes on to the end. Sort all of them like words in a dictionary, and keep only where each begins. That list of $M$ numbers is the **suffix array** (Manber and Myers, 1990). All
+# places where a string occurs are then neighbors in it, because the suffixes that begin with the string stand together.
+
+# %%
+from bisect import bisect_left, bisect_right
+
+
+def suffix_array(tokens):
+    """Where the suffixes begin, in the order of the suffixes."""
+    return sorted(range(len(tokens)), key=lambda i: tokens[i:])
+
+
+def find(tokens, sa, pattern):
+    """The interval of the array whose suffixes begin with the pattern; empty if none does."""
+
+    def beginning(i):
+        return tokens[i : i + len(pattern)]
+
+    return bisect_left(sa, pattern, key=beginning), bisect_right(sa, pattern, key=beginning)
+
+
+# %% [markdown]
+# **By hand.** Words are tokens, and `|` ends the document; it sorts behind every word.
+#
+# | position | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
+# |:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|
+# | word | the | cat | sat | . | the | cat | ran | . | the | dog | sat | \| |
+#
+# | rank | begins at | suffix | | rank | begins at | suffix |
+# |--:|--:|:--|:--|--:|--:|:--|
+# | 0 | 3 | . the cat ran … | | 6 | 2 | sat . the cat … |
+# | 1 | 7 | . the dog sat … | | 7 | 10 | sat \| |
+# | 2 | 5 | cat ran . the … | | **8** | 4 | **the cat** ran . … |
+# | 3 | 1 | cat sat . the … | | **9** | 0 | **the cat** sat . … |
+# | 4 | 9 | dog sat \| | | 10 | 8 | the dog sat \| |
+# | 5 | 6 | ran . the dog … | | 11 | 11 | \| |
+#
+# Where is *the cat*? We look for the first suffix that is not smaller than it, among ranks 0 to 11:
+#
+# - middle 6: *sat .* is smaller, so the border lies behind it: ranks 7 to 11, or the end;
+# - middle 9: *the cat* is not smaller: ranks 7 or 8, or 9 itself;
+# - middle 8: *the cat* is not smaller; middle 7: *sat |* is smaller. The border is **8**: four comparisons.
+#
+# In the same way the first suffix that is *larger* is at rank 10. So *the cat* occurs $10 - 8 = 2$ times, at positions 4 and 0. Ours, and the package's:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.datastore import SuffixStore
+
+words = "the cat sat . the cat ran . the dog sat |".split()
+sa = suffix_array(words)
+print("suffix array:", sa)
+print("the cat:", find(words, sa, ["the", "cat"]), "  a mouse:", find(words, sa, ["a", "mouse"]))
+
+vocabulary = sorted(set(words) - {"|"})
+ids = [vocabulary.index(word) for word in words[:-1]]
+store = SuffixStore.in_memory([ids], vocab_size=len(vocabulary))  # ends each document with a separator of its own
+print("the same in the package:", store.sa.tolist() == sa, store.find([vocabulary.index(w) for w in ("the", "cat")]))
+
+# %% [markdown]
+# **What it costs.** A bisection over $M$ suffixes takes $\lceil \log_2 (M + 1) \rceil$ comparisons at most, two of them $2 \lceil \log_2(M+1) \rceil$, and each looks at no more than the $n$ tokens of the pattern: $O(n \log M)$. A thousand times as
+# much text costs twenty comparisons more. (Our `sorted` is only good for small texts, since two suffixes may share thousands of tokens. The package has *divsufsort* do it, in $O(M \log M)$ without slicing anything.)
+#
+# ## Longest suffix, with back-off
+#
+# As in chapter 05 the longest suffix comes first, because it says most about where we are. If it does not occur, drop its *oldest* token and try again:
+
+# %%
+def longest(tokens, sa, context, max_n=16, min_n=2):
+    """Interval and length of the longest suffix of the context that occurs; length 0 if none does."""
+    for n in range(min(max_n, len(context)), min_n - 1, -1):
+        lo, hi = find(tokens, sa, context[len(context) - n :])
+        if hi > lo:
+            return lo, hi, n
+    return 0, 0, 0
+
+
+# %%
+# NBVAL_CHECK_OUTPUT
+for text in ("we saw the cat", "near the dog sat", "a mouse"):
+    context = text.split()
+    lo, hi, n = longest(words, sa, context)
+    print(f"{text!r}: match of {n}, at {sorted(sa[lo:hi])}, then {[words[sa[i] + n] for i in range(lo, hi)]}")
+
+# %% [markdown]
+# Up to fifteen searches in the worst case. It can be done in four. If a suffix of $n$ tokens occurs in the corpus, so does the one of $n - 1$, which is part of it. So "occurs" is true up to some length and false beyond, and the length itself
+# can be bisected: the package does.
+#
+# ## A tree of what follows
+#
+# Now the choosing. The matches disagree about what comes next. REST does not pick one of them. It puts all continuations into a **trie**, a tree in which continuations with a common beginning share its nodes, and gives each node as weight the
+# number of continuations that pass through it. Each node is a *prefix* of some continuation. The $c$ heaviest become the draft.
+
+# %%
+from collections import Counter
+
+
+def weigh(continuations):
+    """How many continuations begin with each prefix."""
+    return Counter(tuple(line[:d]) for line in continuations for d in range(1, len(line) + 1))
+
+
+def top(weights, c):
+    """The c heaviest prefixes; among equals the shorter, then the smaller."""
+    return sorted(weights, key=lambda prefix: (-weights[prefix], len(prefix), prefix))[:c]
+
+
+# %% [markdown]
+# **Why these $c$?** Suppose the corpus speaks for the target: of $R$ continuations a share $w(v)/R$ begins with the prefix $v$, and the target's next tokens begin with it just as often. Node $v$ is accepted exactly if they do. By linearity
+# of expectation
+#
+# $$E[\text{accepted tokens}] \;=\; \sum_{v \in \text{tree}} P(v \text{ accepted}) \;=\; \frac1R \sum_{v \in \text{tree}} w(v),$$
+#
+# and of all sets of $c$ nodes the $c$ heaviest have the largest sum. They also *are* a tree: whatever begins with a prefix begins with its parent too, so the parent weighs at least as much, and it is shorter, so it comes before.
+#
+# **By hand.** Context *the*, continuations of two tokens: *cat ran*, *cat sat*, *dog sat*. Weights: *cat* 2, *dog* 1, *cat ran* 1, *cat sat* 1, *dog sat* 1. With $c = 4$ the draft is *cat, dog, cat ran, cat sat*, and $E = (2 + 1 + 1 + 1)/3 = 5/3$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.drafters import REST, NullDrafter
+from specdec_core.drafters.base import Budget
+from specdec_core.rng import Rng
+
+lo, hi, n = longest(words, sa, ["the"], min_n=1)
+weights = weigh([words[sa[i] + n : sa[i] + n + 2] for i in range(lo, hi)])
+print("ours:   ", [(" ".join(prefix), weights[prefix]) for prefix in top(weights, 4)])
+
+tree = REST(store, nodes=4, depth=2, min_n=1).propose([vocabulary.index("the")], Budget(64, 64), Rng(0))
+paths = [[vocabulary[tree.tokens[i]] for i in tree.path_to(row)[1:]] for row in range(1, 5)]
+print("package:", [" ".join(path) for path in paths])
+print("expected accepted tokens, if the corpus is right:", f"{sum(weights[p] for p in top(weights, 4)) / (hi - lo):.4f}")
+
+# %% [markdown]
+# Two differences from the paper. Of many matches the paper reads 5,000 chosen at random; the package reads 128 spread evenly over the interval. Since that is sorted by what follows, this gives every share to within 1/128, and the same draft every time. And the paper's
+# tree has up to 64 nodes; ours 8, for a reason that comes below.
+#
+# ## Checking a tree in one forward
+#
+# The tree's nodes are the rows of one forward, after the context. **Tree attention** lets each row see the context, its ancestors and itself, and its position is its depth, so it is scored as if its branch stood there alone (chapter 03). The mask of our tree:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+names = ["the"] + [" ".join(path) for path in paths]
+for name, row in zip(names, tree.ancestors.astype(int)):
+    print(f"{name:8} sees {row.tolist()}")
+
+# %% [markdown]
+# From the root we then follow the target: at each node it emits one token $y$. If $y$ is one of the node's children, go there; if not, $y$ is the correction and the step ends. Everything that hangs beside the path is dropped.
+#
+# ## Why it is lossless
+#
+# At a node the children $d_1, \dots, d_k$ are $k$ *different, fixed* tokens. Nothing about them was drawn, so we can draw $y$ from $p$ first and look afterwards whether it is among them: whatever the children, $P(\text{output} = y) = p(y)$.
+#
+# > **The notes say …** (model-free chapter, section 6.4) that a rejected place is corrected by standard rejection sampling. It comes to the same, if the siblings are tested one after the other and *each* rejection changes the law: accept $d_1$ with probability $p(d_1)$; else go on with $p$ without $d_1$,
+# > renormalized, and accept $d_2$ with $p(d_2)/(1 - p(d_1))$; and so on. The probability to get to $d_2$ and to accept it is $(1 - p(d_1)) \cdot p(d_2)/(1 - p(d_1)) = p(d_2)$. To test the second sibling against $p$ itself would be wrong. Draw and look: one draw, no residual; it is what REST and this package do.
+#
+# As a number, on a target with three tokens and a datastore that knows nothing about it:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+import numpy as np
+from specdec_core.engine import generate
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+
+toy = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
+other = SuffixStore.in_memory([[0, 1, 2, 2, 0, 0, 1, 1, 0, 2, 1]], vocab_size=3)
+laws = [
+    enumerate_law(lambda rng: generate(
+        toy, [0, 1, 0], drafter, max_new_tokens=4, sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
+    for drafter in (NullDrafter(), REST(other, nodes=5, depth=3, min_n=1))
+]  # fmt: skip
+print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {total_variation(*laws) < 1e-12}")
+
+# %% [markdown]
+# ## Search your own text
+#
+# The upper box is the datastore, the lower one the context. Things to find out: how many comparisons does a longer datastore take? What becomes of the draft when the match gets one token longer? Which nodes go first when $c$ shrinks?
+
+# %%
+from specdec_core.viz.suffix_array import viewer
+
+viewer(tokenizer)
+
+# %% [markdown]
+# ## A datastore of real code
+#
+# Every machine that runs this has a corpus of code: the Python standard library, and the packages installed beside it. We take files in a fixed shuffled order, each text once, up to about a million tokens. Nearly all of the time goes into tokenizing.
+
+# %%
+from time import perf_counter
+
+from specdec_core.datastore.texts import code_files, read_texts, tokenized
+
+LIMIT = 1_000_000
+vocab_size = max(tokenizer.get_vocab().values()) + 1
+start, documents, size = perf_counter(), [], 0
+for document in tokenized(read_texts(iter(code_files())), tokenizer):
+    size += len(document) + 1
+    if size > LIMIT:
+        break
+    documents.append(document)
+read_seconds = perf_counter() - start
+
+
+def store_of(limit):
+    """A datastore of the first documents, up to so many tokens; the last one is cut."""
+    kept, room = [], limit
+    for document in documents:
+        if room > 1:
+            kept.append(document[: room - 1])
+            room -= len(kept[-1]) + 1
+    return SuffixStore.in_memory(kept, vocab_size)
+
+
+# %%
+start = perf_counter()
+code = store_of(LIMIT)
+sort_seconds = perf_counter() - start
+parts = {"tokens": code.tokens.nbytes, "suffix array": code.sa.nbytes, "sampled heads": code.heads.nbytes}
+print(f"{len(documents)} files, {len(code):,} tokens; read and tokenized in {read_seconds:.1f} s, sorted in {sort_seconds:.2f} s")
+for name, count in parts.items():
+    print(f"{name:14} {count / 1e6:6.2f} MB, {count / len(code):.3f} bytes a token")
+
+# %% [markdown]
+# **Memory, by the formula.** A token id below 65,535 takes 2 bytes, an entry of the array 4: $6M$ bytes, and an eighth of a byte a token for the sampled heads (the first eight bytes of every 64th suffix, which spare the first steps of a bisection their jumps through the file). For ids above that it is $8M$, and from
+# $2^{32}$ tokens on the array's entries take 8 bytes. Ten million tokens of this vocabulary take 61 MB, a hundred million 612 MB.
+#
+# One look into it. Here is what follows a piece of code that everybody has written, and what share of the matches say so:
+
+# %%
+def outline(drafter, context):
+    """The draft for a context, each branch indented, with its expected share."""
+    lo, hi, n = drafter.store.find(context, drafter.max_n, drafter.min_n)
+    rows, lengths = drafter.store.continuations(lo, hi, n, drafter.depth, drafter.matches)
+    weights = weigh([row[:length].tolist() for row, length in zip(rows, lengths)])
+    print(f"the last {n} tokens occur {hi - lo} times; of {len(rows)} that were read:")
+    for prefix in sorted(top(weights, drafter.nodes), key=lambda p: [(-weights[p[:d]], p[d - 1]) for d in range(1, len(p) + 1)]):
+        print(f"{weights[prefix] / len(rows):7.0%}  {'   ' * len(prefix)}{tokenizer.decode([prefix[-1]])!r}")
+
+
+context = tokenizer.encode("    for i in range(")
+outline(REST(code, nodes=12, depth=4), context)
+
+# %% [markdown]
+# ## Retrieval time and memory against size
+#
+# First in comparisons, which no other program can disturb. Real contexts are looked up: positions of this book's own package, whose source the datastore leaves out.
+
+# %%
+from specdec_core.datastore import bench
+
+
+def comparisons(store, pattern):
+    """How many suffixes our two bisections look at in the package's array."""
+    looked_at = []
+
+    def beginning(i):
+        looked_at.append(i)
+        return store.tokens[i : i + len(pattern)].tolist()
+
+    for border in (bisect_left, bisect_right):
+        border(store.sa, pattern, key=beginning)
+    return len(looked_at)
+
+
+contexts = bench.contexts_of_own_source(tokenizer, 300)
+sizes = [10_000, 30_000, 100_000, 300_000, LIMIT]
+stores = {limit: store_of(limit) for limit in sizes}
+for store in stores.values():
+    counts = [comparisons(store, context[-2:]) for context in contexts]
+    print(f"{len(store):9,} tokens: {np.mean(counts):.1f} comparisons; at most {2 * int(np.ceil(np.log2(len(store) + 1)))}")
+
+# %% [markdown]
+# Then in seconds. A *query* is all that REST does in a step up to the tree: the longest match, and its continuations. *Warm*: what it touches is in memory. *Cold*: the operating system has dropped the files' pages before each query, so they come from the disk. This is the package's own
+# benchmark. What is too large for a chapter it measures on the command line, on all the code of your machine, which may be tens of millions of tokens: `specdec datastore build --code`, then `specdec datastore bench code`.
+
+# %%
+import gc
+import tempfile
+
+from specdec_core.datastore.build import build
+
+gc.freeze()  # between cold queries the benchmark collects garbage; it need not search the model's objects
+with tempfile.TemporaryDirectory() as folder:
+    on_disk = build(f"{folder}/code", documents, vocab_size)
+    timed = bench.measure(on_disk, [len(store) for store in stores.values()][:-1], contexts, lambda message: None)
+    del on_disk
+gc.unfreeze()
+for row in timed:
+    cold = "not measured" if row["cold_ms"] is None else f"{row['cold_ms']:.2f} ms"
+    print(f"{row['tokens']:9,} tokens, {row['bytes'] / 1e6:5.2f} MB ({row['resident_bytes'] / 1e6:.2f} resident): query {1e3 * row['query_ms']:4.0f} µs warm "
+          f"(99 of 100 below {1e3 * row['query_p99_ms']:.0f}), cold {cold}; mean match {row['match_length']:.1f} tokens")  # fmt: skip
+
+# %%
+import matplotlib.pyplot as plt
+from specdec_core.viz import figures
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
+m = [row["tokens"] for row in timed]
+left.plot(m, [row["find_ms"] for row in timed], label="find, warm", **style.line(1))
+left.plot(m, [row["query_ms"] for row in timed], label="whole query, warm", **style.line(0))
+if timed[0]["cold_ms"] is not None:
+    left.plot(m, [row["cold_ms"] for row in timed], label="whole query, cold", **style.line(2))
+left.set(xscale="log", yscale="log", xlabel="tokens in the datastore", ylabel="milliseconds (median)", title="Time")
+right.plot(m, [6.125 * tokens / 1e6 for tokens in m], color="#CCCCCC", linewidth=7, label="6.125 bytes a token")
+right.plot(m, [row["bytes"] / 1e6 for row in timed], label="bytes of the files", **style.line(0))
+right.set(xscale="log", yscale="log", xlabel="tokens in the datastore", ylabel="MB", title="Memory")
+for axes in (left, right):
+    axes.legend()
+alt = "Left: query time hardly rises with the size of the datastore, warm and cold. Right: its bytes rise in proportion."
+figures.save(fig, "08-retrieval", alt=alt, model=loaded)
+
+# %% [markdown]
+# The search grows with $\log M$; to it comes the reading of the continuations, of which a larger store has more, up to the 128 that are read. Memory grows with $M$. The files are *mapped*: opening reads a header, and only the pages that queries touch come into memory (*resident*, above), so a store may be larger than the machine's memory. What a large datastore costs is room, and a first
+# touch of each page; not the search.
+#
+# ## What the target writes: answers to measure on
+#
+# Does a larger datastore help, and does its *domain* matter? We ask for code and for prose, four questions each, and answer them by ordinary decoding. Because **the greedy answer does not depend on the drafter** (chapter 05), these recordings judge every datastore without running the model again.
+
+# %%
+from specdec_core.stopping import Stop
+from specdec_core.workloads import encode, own
+
+LENGTH = 64
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+questions = {
+    "code": [question.turns[0] for question in own("complete_code", limit=2)]
+    + ["Write a Python class for a stack with push, pop and peek.",
+       "Write a Python script that reads a CSV file and prints the sum of the column `price`. Use argparse."],
+    "chat": [question.turns[0] for question in [*own("write", limit=2), *own("chat", limit=1)]]
+    + ["Explain in one paragraph why leaves change their color in autumn."],
+}  # fmt: skip
+runs = []  # (domain, prompt, answer of ordinary decoding)
+for domain, texts in questions.items():
+    for text in texts:
+        prompt = encode(text, tokenizer)
+        runs.append((domain, prompt, generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop)))
+for domain, prompt, plain in runs[2::4]:
+    print(f"{domain}: {tokenizer.decode(plain.tokens)!r}\n")
+
+# %% [markdown]
+# The replay of chapter 05, for trees: walk down from the root as far as the recorded tokens go.
+
+# %%
+def replay(prompt, answer, drafter):
+    """The steps of a greedy run with this answer: (rows of the forward, tokens emitted, tokens matched) each."""
+    full, at, steps = [*prompt, *answer], len(prompt), []
+    drafter.reset(full[:at])
+    while at < len(full):
+        tree = drafter.propose(full[:at], Budget(nodes=64, depth=64), Rng(0))
+        node, k = 0, 0
+        while node is not None and at + k < len(full):  # one token is emitted at each node on the path
+            node = next((i for i in tree.children(node) if tree.tokens[i] == full[at + k]), None)
+            k += 1
+        steps.append((1 + tree.size, k, getattr(drafter, "match_len", 0)))
+        at += k
+    return steps
+
+
+# %%
+def steps_of(domain, drafter):
+    return [step for name, prompt, plain in runs if name == domain for step in replay(prompt, plain.tokens, drafter)]
+
+
+def tau(steps):
+    """Tokens a forward."""
+    return sum(emitted for _, emitted, _ in steps) / len(steps)
+
+
+def hits(steps):
+    """Hit rate h, and accepted tokens a hit, a."""
+    found = [emitted - 1 for rows, emitted, _ in steps if rows > 1]
+    return len(found) / len(steps), np.mean(found) if found else 0.0
+
+
+# %% [markdown]
+# **The second datastore** is made of the target's own words: its answers to *other* questions of the chat kind. Written all at once as one batch, by the transformers library, since no latency is at stake. It is small; texts of a model are expensive where a corpus of code lies on the disk.
+
+# %%
+import torch
+
+subjects = ("the moon", "bread", "a bicycle", "a forest", "rain", "a bridge")
+forms = ("Write a short story about {}.", "Write a poem about {}.", "Explain in one paragraph how {} came to be.")
+asked = [encode(form.format(subject), tokenizer) for form in forms for subject in subjects]
+width, pad = max(map(len, asked)), min(loaded.stop_ids)
+rows = torch.tensor([[pad] * (width - len(row)) + row for row in asked], device=loaded.device)
+mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in asked], device=loaded.device)
+with torch.no_grad():
+    written = loaded.model.generate(
+        rows, attention_mask=mask, max_new_tokens=LENGTH, do_sample=False, pad_token_id=pad)  # fmt: skip
+answers = [[token for token in row if token != pad] for row in written[:, width:].tolist()]
+own_text = SuffixStore.in_memory(answers, vocab_size)
+print(f"{len(answers)} answers, {len(own_text):,} tokens")
+
+# %% [markdown]
+# ## Hit rate against size and domain
+#
+# A step is a **hit** if a suffix of at least two tokens was found, so that there was a draft. As in chapter 05 write $h$ for the share of hits and $a$ for the tokens accepted at a hit: $\tau = 1 + h\,a$.
+
+# %%
+by_size = {domain: [steps_of(domain, REST(store)) for store in stores.values()] for domain in questions}
+from_own = {domain: steps_of(domain, REST(own_text)) for domain in questions}
+same_size = REST(store_of(len(own_text)))
+fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.4), constrained_layout=True)
+values = {"h: share of hits": lambda s: hits(s)[0], "a: accepted a hit": lambda s: hits(s)[1], "τ: tokens a forward": tau}
+for axes, (title, value) in zip(panels, values.items()):
+    for i, domain in enumerate(questions, start=1):
+        axes.plot([len(store) for store in stores.values()], [value(s) for s in by_size[domain]],
+                  label=f"{domain}, code store", **style.line(i))  # fmt: skip
+        axes.plot(len(own_text), value(from_own[domain]), marker="P*"[i - 1], markersize=11, linestyle="none",
+                  color=style.PALETTE[i], markeredgecolor="black", label=f"{domain}, own text",
+                  clip_on=False, zorder=5)  # fmt: skip
+    axes.set(xscale="log", xlabel="tokens in the store", title=title)
+    axes.set_ylim(bottom=1 if "τ" in title else 0)
+panels[0].legend(fontsize=7.5)
+alt = "Share of hits, accepted tokens a hit, and tokens a forward against the size of the code store, for code and chat."
+figures.save(fig, "08-size-domain", alt=alt, model=loaded)
+
+# %%
+from IPython.display import Markdown, display
+from specdec_core.drafters import PromptLookup
+from specdec_core.tables import markdown
+
+largest = REST(stores[LIMIT])
+memories = {f"code, {len(stores[LIMIT]):,} tokens": largest, f"code, {len(same_size.store):,} tokens": same_size,
+            f"own text, {len(own_text):,} tokens": REST(own_text), "the request itself (prompt lookup)": PromptLookup()}  # fmt: skip
+table = []
+for name, drafter in memories.items():
+    cells = []
+    for domain in questions:
+        steps = steps_of(domain, drafter)
+        h, a = hits(steps)
+        cells += [f"{h:.2f}", f"{a:.2f}", f"{tau(steps):.2f}"]
+    table.append([name, *cells])
+display(Markdown(markdown(table, ["memory", *(f"{d}: {what}" for d in questions for what in ("h", "a", "τ"))])))
+
+# %%
+first, last = ({domain: by_size[domain][i] for domain in questions} for i in (0, -1))
+for domain in questions:
+    (h0, a0), (h1, a1) = hits(first[domain]), hits(last[domain])
+    print(f"{domain}: from {len(stores[sizes[0]]):,} to {len(stores[LIMIT]):,} tokens of code, h goes from {h0:.2f} to {h1:.2f}, "
+          f"a from {a0:.2f} to {a1:.2f}, τ from {tau(first[domain]):.2f} to {tau(last[domain]):.2f}.")  # fmt: skip
+gap = {what: hits(last["code"])[i] / max(hits(last["chat"])[i], 1e-9) for i, what in enumerate("ha")}
+print(f"Largest code store, code against chat: {gap['h']:.2f} times the hits, {gap['a']:.2f} times as much accepted at each.")
+small, mine = tau(steps_of("chat", same_size)), tau(from_own["chat"])
+print(f"Chat, at about {len(own_text):,} tokens of store: τ = {small:.2f} from code, {mine:.2f} from the target's own text.")
+
+# %% [markdown]
+# Read $h$ and $a$ apart: **found is not right**. Code holds English too, in comments and docstrings, so prose is found in it, by its common pairs of tokens; whether the target then goes on as the comment did is another question, and $a$ answers it. The domain shows in both numbers, and more in the second. The last line of the table is a reminder: on
+# a question that brings its own material, the request itself is the best domain there is (chapter 05). The two memories can be asked one after the other (chapter 11).
+#
+# A longer match should be more reliable. All steps on the largest store, by the length of the match; above the bars, how many steps they rest on:
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.4))
+groups = [(2, 2), (3, 3), (4, 5), (6, 8), (9, 16)]
+names = [f"{low}" if low == high else f"{low}–{high}" for low, high in groups]
+for i, domain in enumerate(questions, start=1):
+    accepted = [[e - 1 for _, e, n in last[domain] if low <= n <= high] for low, high in groups]
+    at = np.arange(len(groups)) + 0.4 * (i - 1.5)
+    left.bar(at, [len(group) / len(last[domain]) for group in accepted], width=0.38, label=domain, **style.bar(i))
+    bars = right.bar(at, [np.mean(group or [0]) for group in accepted], width=0.38, label=domain, **style.bar(i))
+    right.bar_label(bars, [len(group) for group in accepted], fontsize=7)
+for axes, what in ((left, "share of all steps"), (right, "accepted tokens a step")):
+    axes.set_xticks(range(len(groups)), names)
+    axes.set(xlabel="tokens matched", ylabel=what)
+    axes.grid(axis="x", visible=False)
+    axes.legend()
+alt = "By length of the match: how many steps had it, and how many drafted tokens were accepted in them."
+figures.save(fig, "08-match-length", alt=alt, model=loaded)
+
+# %% [markdown]
+# ## How many nodes?
+#
+# In steps more nodes never hurt much. On the clock each is a row, so once more we need $t(q)$. The paper's 64 nodes were chosen on a GPU with models of 7 and 13 billion weights. (Where the prediction exceeds τ itself, a forward over a few rows was timed as no slower than one over a single row: few rows are nearly
+# free, and the stopwatch has its errors.)
+
+# %%
+from specdec_core.costs import measure
+
+costs = measure(lm, widths=(1, 2, 3, 5, 9, 17, 33, 65), context=160, repeats=7)
+counts = [1, 2, 4, 8, 16, 32, 64]
+swept = {domain: [steps_of(domain, REST(stores[LIMIT], nodes=c)) for c in counts] for domain in questions}
+
+
+def predicted(steps):
+    """Speedup over ordinary decoding if t(q) is the whole story."""
+    return sum(emitted for _, emitted, _ in steps) * costs.t(1) / sum(costs.t(q) for q, _, _ in steps)
+
+
+# %%
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.6), sharey=True)
+for axes, value, title in zip(panels, (tau, predicted), ("Steps: τ", "Clock: speedup predicted from t(q)")):
+    for i, domain in enumerate(questions, start=1):
+        axes.plot(counts, [value(steps) for steps in swept[domain]], label=domain, **style.line(i))
+    axes.axhline(1, color="black", linestyle="--", linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, counts)
+    axes.set(xlabel="c, nodes of the tree", title=title)
+panels[0].legend()
+alt = "Tokens a forward and predicted speedup against the nodes of the tree: the first rises, the second falls behind."
+figures.save(fig, "08-nodes", alt=alt, model=loaded)
+best = {domain: counts[int(np.argmax([predicted(steps) for steps in swept[domain]]))] for domain in questions}
+for domain, c in best.items():
+    steps = swept[domain][counts.index(c)]
+    print(f"{domain}: fastest by t(q) with c = {c}: τ = {tau(steps):.2f}, predicted {predicted(steps):.2f} times; "
+          f"with 64: τ = {tau(swept[domain][-1]):.2f}, predicted {predicted(swept[domain][-1]):.2f} times (t(65) = {costs.break_even(65):.1f} t(1))")  # fmt: skip
+
+# %% [markdown]
+# ## On the clock
+#
+# Now live, with the $c$ that $t(q)$ says is best for the code questions: two questions of each kind, by ordinary decoding and by REST in turns. Is the replay really the live run? And what share of the time is retrieval?
+
+# %%
+chosen = best["code"]
+raced = []  # (domain, prompt, ordinary, REST)
+for domain, prompt, _ in runs[::2]:
+    both = [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop)
+            for drafter in (NullDrafter(), REST(stores[LIMIT], nodes=chosen))]  # fmt: skip
+    raced.append((domain, prompt, *both))
+equal = [
+    [step[:2] for step in replay(prompt, run.tokens, REST(stores[LIMIT], nodes=chosen))]
+    == [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+    for _, prompt, _, run in raced
+]
+same = sum(plain.tokens == run.tokens for _, _, plain, run in raced)
+print("replayed steps equal the live steps, on every prompt:", all(equal))
+print(f"{same} of {len(raced)} answers are those of ordinary decoding token for token; others part at a near tie (chapter 12).")
+
+# %%
+table, outcome = [], {}
+for domain in questions:
+    pairs = [(plain, run) for name, _, plain, run in raced if name == domain]
+    steps = [(len(s.tree.tokens), len(s.tokens), 0) for _, run in pairs for s in run.trace.steps]
+    seconds = {phase: sum(run.trace.seconds[phase] for _, run in pairs) for phase in pairs[0][1].trace.seconds}
+    a_token = [sum(x.trace.decode_seconds for x in side) / sum(len(x.tokens) for x in side) for side in zip(*pairs)]
+    outcome[domain] = dict(tau=tau(steps), predicted=predicted(steps), clock=a_token[0] / a_token[1],
+                           share=seconds["draft"] / sum(seconds.values()),
+                           query=seconds["draft"] / len(steps), forward=seconds["forward"] / len(steps))  # fmt: skip
+    o = outcome[domain]
+    table.append([domain, f"{o['tau']:.2f}", f"{o['predicted']:.2f}", f"{o['clock']:.2f}", f"{1e3 * o['query']:.2f} ms",
+                  f"{1e3 * o['forward']:.1f} ms", f"{o['share']:.2%}"])  # fmt: skip
+columns = ["questions", "τ", "predicted", "measured speed", "retrieval a step", "forward a step", "retrieval's share"]
+display(Markdown(markdown(table, columns)))
+
+# %%
+share = max(o["share"] for o in outcome.values())
+hold = "holds here" if share < 0.06 else "does not hold here"
+ms = 1e3 * max(o["query"] for o in outcome.values())
+display(Markdown(
+    f"> **The notes say …** that retrieval with a suffix array takes less than 6 % of the time (section 6.2). That **{hold}**: at most {share:.1%} of decoding, tree included. But a share needs its two halves. Retrieval "
+    f"took {ms:.2f} ms a step and depends on the datastore and one CPU core; the forward took {1e3 * outcome['code']['forward']:.0f} ms and depends on the model, its hardware and the batch. Under a forward of 5 ms the same search would be "
+    f"{ms / (5 + ms):.0%}; from a cold disk, or for each of 64 requests of a batch in turn on one core, it is another matter again."
+))
+for domain, o in outcome.items():
+    if o["clock"] < 0.98:
+        verdict = "fewer forwards, more time: the scoreboards disagree" if o["tau"] > 1.03 else "nothing gained"
+    else:
+        verdict = "a win on both, by less on the clock" if o["clock"] < 0.95 * o["tau"] else "about the same on both"
+    print(f"{domain}: τ = {o['tau']:.2f}, clock {o['clock']:.2f} (predicted {o['predicted']:.2f}): {verdict}")
+
+# %% [markdown]
+# Here is the run with the largest τ, step by step. What came out of the library is marked.
+
+# %%
+from specdec_core.viz.replay import replay as show_replay
+
+show_replay(max((run.trace for *_, run in raced), key=lambda trace: trace.tokens_per_call), tokenizer)
+
+# %% [markdown]
+# For comparison, *quoted, not measured here:* the authors report 1.62 to 2.36 times the speed of ordinary decoding for 7B and 13B models on a GPU. Their stores are larger, their targets write better code (so what they write is more like what people write), and a forward
+# over 64 rows costs them hardly more than one over a single row.
+#
+# ## Pitfalls
+#
+# - **Another tokenizer.** A datastore holds ids. Built with one tokenizer and read with another it matches nonsense, losslessly and uselessly. The package records the tokenizer's fingerprint and refuses.
+# - **Tokens at the seam.** A context that ends in the middle of a word ends in a token that no corpus has there. It heals after one step; prompts that end in a space are the usual case.
+# - **Matches across documents.** Without a separator the end of one file "continues" with the beginning of the next.
+# - **Copies.** A license header that stands in two thousand files is frequent, and its frequency says nothing. Take each text once.
+# - **The benchmark in the store.** If the test's own source is in the corpus, the hit rate measures memory of the answer. That is why the package's own files are left out here.
+# - **Byte order.** To compare tokens as bytes they must be stored big end first; the other way round the order is wrong, and bisection misses without a sound.
+# - **A hit rate by itself.** Anything is found if the store is large enough and `min_n` small enough. Report $a$ beside it.
+# - **What is in the store comes out in the timing.** A fast answer says that the text was there. Do not build a shared store from private texts.
+#
+# ## Summary
+#
+# - REST is the formula of chapter 05 with a corpus for a memory. A position of the corpus is a pair of context and continuation.
+# - A suffix array makes all places of a string one interval, found in $2\lceil\log_2(M+1)\rceil$ comparisons; back-off bisects over the length. Time grows with $\log M$, memory with $M$: 6 bytes a token.
+# - Continuations go into a trie weighted by frequency. The $c$ heaviest prefixes are a tree, and maximize the expected accepted tokens if the corpus speaks for the target.
+# - The check is sample-then-match down the tree: lossless, whatever the store holds.
+# - A larger store finds more. The domain decides how much of it is right, and a little of the target's own text may be worth much of somebody else's.
+# - $c$ is a question of $t(q)$. On a machine where rows are not free, small trees win.
+#
+# **Can you answer these?** How many comparisons does one bisection take at most in a store of 16 million tokens? (24, since $2^{24}$ is 16.8 million.) Why can the $c$ heaviest prefixes be cut off anywhere and still be a tree? A store has $h = 0.95$ and
+# $a = 0.15$; a draft has 16 nodes, and $t(17) = 1.4\,t(1)$. Does it pay? (No: $a < r - 1 = 0.4$. Fewer nodes, a larger `min_n`, or a store of the right domain.)
+#
+# ## Further reading
+#
+# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST: Retrieval-Based Speculative Decoding*, NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252); code at [github.com/FasterDecoding/REST](https://github.com/FasterDecoding/REST)
+# - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*, 2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678): keep only the common n-grams
+# - U. Manber, G. Myers, *Suffix Arrays: A New Method for On-Line String Searches*, SODA 1990; SIAM Journal on Computing 22(5), 1993
+# - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172): a datastore that changes the law, where REST's does not
+# - Y. Mori, *libdivsufsort*, [github.com/y-256/libdivsufsort](https://github.com/y-256/libdivsufsort): what sorts the suffixes here
+#
+# ---
+# **Previous:** [07 · Lookahead decoding](07_lookahead.ipynb) · **Next:** [09 · Suffix decoding](09_suffix_decoding.ipynb): the session itself as the memory, growing with every token.

@@ -1,0 +1,694 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · Suffix decoding
+#
+# > **The question of this chapter.** Whoever answers the same kind of request again and again has written most of the next answer already. How is all of it remembered, how long a draft does a match deserve,
+# > which of several continuations goes first, and when is all that worth nothing?
+#
+# **Afterwards you can**
+#
+# - count n-grams of one length, then of all lengths at once, and say what three data structures pay for that;
+# - compute a draft by hand: its length from the match, its branches from the counts, its score;
+# - say when this request's memory should win over that of past requests;
+# - measure a session request by request, against prompt lookup, in steps and on the clock, and recognize a session where nothing is to be gained;
+# - bound the memory, and check that forgetting is exact.
+#
+# **Taken for granted:** chapters 00 and 05; the tree check from chapter 08.
+#
+# **Time:** 30 minutes of reading. The cells take about a minute and a half on two CPU cores; some use a stopwatch, so run them with nothing else going on.
+
+# %% [markdown]
+# ## Set up
+
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.viz import style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## The session as the memory
+#
+# Once more the formula of chapter 05: *find the n-gram that matches the context's suffix, take its continuation, let the target check it.* Prompt lookup remembers this request. REST remembers a corpus that somebody else wrote, and stays as it was built. **Suffix decoding** (Oliaro and others, 2024) remembers *the
+# session*: this request, prompt and answer so far, and the **answers to all requests before**. It learns with every token.
+#
+# That is made for the way programs use models. An agent sends the same instruction with other data a thousand times; a pipeline asks for the same form; a coding assistant writes the same boilerplate. The prompt does not contain the answer's phrases, so prompt lookup finds little. The answer before does.
+#
+# It also changes the questions. Chapter 05 took *one* match and copied a fixed number of tokens. With a memory that holds a string many times we can do better, because it can **count**.
+#
+# ## The plain case: one length, counted
+#
+# An n-gram dictionary keeps for every n-gram the tokens that followed it, and how often.
+
+# %%
+from collections import Counter, defaultdict
+
+
+def count_ngrams(tokens, n):
+    """For each n-gram: which tokens followed, and how often."""
+    followers = defaultdict(Counter)
+    for i in range(len(tokens) - n):
+        followers[tuple(tokens[i : i + n])][tokens[i + n]] += 1
+    return followers
+
+
+def most_frequent(followers, context, n, length):
+    """The likeliest follower, then the likeliest after that, and so on."""
+    text = list(context)
+    for _ in range(length):
+        if not (found := followers.get(tuple(text[len(text) - n :]))):
+            break
+        text.append(max(found, key=found.get))
+    return text[len(context) :]
+
+
+# %% [markdown]
+# **By hand.** Letters are tokens, and the text so far is `a b c a b d a b d a b`. With $n = 2$ the suffix is `a b`. It was followed by `c` once and by `d` twice: draft `d`. Then `b d`, followed by `a` both times; then `d a`, followed by `b`. The draft is `d a b`. (Prompt lookup copies from the *last* `a b`. Here that gives the same. After `a b d a b d a b c a b` it would draft `c`, where the counts say `d`, two to one.)
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.drafters import NGramDictionary, NullDrafter, PromptLookup, SuffixDecoding
+from specdec_core.drafters.base import Budget
+from specdec_core.rng import Rng
+
+WIDE = Budget(nodes=64, depth=64)
+text = "a b c a b d a b d a b".split()
+ids = [ord(letter) for letter in text]
+
+
+def draft_of(drafter, ids):
+    drafter.reset(ids)
+    return drafter.propose(ids, WIDE, Rng(0))
+
+
+print("followers of a b:", dict(count_ngrams(text, 2)["a", "b"]))
+print("draft:", most_frequent(count_ngrams(text, 2), text, n=2, length=3))
+tree = draft_of(NGramDictionary(num_tokens=3, max_n=2, min_n=2), ids)
+print("package:", [chr(token) for token in tree.tokens[1:]])
+
+# %% [markdown]
+# ## All lengths at once
+#
+# One $n$ is too few: short n-grams are found often and mean little, long ones mean much and are found seldom. So count **every** string of up to $D$ tokens. What followed a string $s$ is then in the same table: the counts of $s$ with one token more.
+
+# %%
+def count_all(tokens, depth):
+    """How often each string of up to depth tokens occurs."""
+    counts = Counter()
+    for i in range(len(tokens)):
+        for j in range(i + 1, min(i + depth, len(tokens)) + 1):
+            counts[tuple(tokens[i:j])] += 1
+    return counts
+
+
+def followers_of(counts, string):
+    size = len(string)
+    return {s[-1]: count for s, count in counts.items() if len(s) == size + 1 and s[:size] == string}
+
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.suffix_memory import GrowingText, PastTexts
+from specdec_core.suffix_tree import as_text
+
+counts = count_all(text, depth=6)
+memory = GrowingText(depth=6)
+for letter in text:
+    memory.append(letter)
+for string in ("b", "a b", "d a b", "c"):
+    s = tuple(string.split())
+    print(f"{string!r} occurs {counts[s]} times, then {followers_of(counts, s)};", end=" ")
+    print("package:", memory.count("".join(s)), memory.followers(memory.find("".join(s))))
+print("every string counted alike:", all(memory.count("".join(s)) == count for s, count in counts.items()))
+grams = [(s, found) for n in (1, 2, 3) for s, found in count_ngrams(text, n).items()]
+print("n-gram dictionaries are slices of it:", all(followers_of(counts, s) == found for s, found in grams))
+
+# %% [markdown]
+# The last line is the relation to the plain case: the dictionary for one $n$ is what the table says about strings of $n$ and $n + 1$ tokens.
+#
+# The table has up to $D$ entries for every token of text. Most are superfluous. If `d a` is always followed by `b`, then `d a` and `d a b` have the same count, and one entry can stand for both. Two structures use that.
+#
+# **A suffix tree** merges forwards. It is the trie of all suffixes, cut off at $D$ tokens, with a node only where a count changes and strings for labels between. Adding a string makes at most two nodes, so $M$ tokens make at most $2M$, whatever $D$ is.
+#
+# **A suffix automaton** also merges backwards: strings that always *end* at the same places are one state. It has at most $2M - 1$ states, knows strings of every length, and takes a token in constant time on average. The classical construction (Blumer and others, 1985), in the open:
+
+# %%
+def extend(states, last, token):
+    """One token more; returns the state of the whole text. A state is [longest string, link, {token: state}]."""
+    new, p = len(states), last
+    states.append([states[last][0] + 1, 0, {}])
+    while p != -1 and token not in states[p][2]:
+        states[p][2][token] = new
+        p = states[p][1]
+    if p != -1:
+        q = states[p][2][token]
+        if states[q][0] > states[p][0] + 1:  # q also holds longer strings, which now end at fewer places: split it
+            clone = len(states)
+            states.append([states[p][0] + 1, states[q][1], dict(states[q][2])])
+            while p != -1 and states[p][2].get(token) == q:
+                states[p][2][token] = clone
+                p = states[p][1]
+            states[q][1] = q = clone
+        states[new][1] = q
+    return new
+
+
+def automaton(tokens):
+    states, last = [[0, -1, {}]], 0
+    for token in tokens:
+        last = extend(states, last, token)
+    return states
+
+
+# %%
+# NBVAL_CHECK_OUTPUT
+states = automaton(text)
+distinct = sum(state[0] - states[state[1]][0] for state in states[1:])  # each state stands for so many strings
+print(f"{len(text)} tokens, {distinct} different strings (counted one by one: {len(count_all(text, len(text)))})")
+print(f"states of the automaton: {len(states) - 1}, at most {2 * len(text) - 1}")
+
+# %% [markdown]
+# Why does the package use the tree? Because a memory must be able to **forget**. Taking a string out of a counted tree is the reverse of putting it in; an automaton only grows, and its counts need a pass over its links. Three structures, one content; how they compare on a real session we shall see below.
+#
+# ## How long a draft? Which branch?
+#
+# Let the last $n$ tokens have occurred before. From there the draft is grown in the counted tree, token by token.
+#
+# - **Branch choice from counts.** A node's probability is the product of the shares on its path, $P(v) = \prod \frac{\text{count of the token}}{\text{count of all followers}}$. The open node with the largest $P$ goes next; nodes with $P$ below 0.1 are left out.
+# - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1: a match of two tokens deserves two, a match of sixteen sixteen. A long match is evidence that we are inside a copy.
+# - **Score.** $\sum_v P(v)$ over the nodes: by linearity of expectation, the number of accepted tokens to be expected *if the target followed the counts* (chapter 08 has the same sum). Of all $n$ the draft with the largest score wins; among equals the longer match.
+
+# %%
+import heapq
+
+
+def grow(counts, matched, nodes, min_prob=0.1):
+    """(path, probability) of the likeliest nodes after a match, best first."""
+    draft, heap, pushed = [], [], 0
+
+    def open_below(path, probability):
+        nonlocal pushed
+        found = followers_of(counts, matched + path)
+        for token in sorted(found, key=lambda t: (-found[t], t)):
+            p = probability * found[token] / sum(found.values())
+            if p >= min_prob:
+                pushed += 1  # first come, first served among equals
+                heapq.heappush(heap, (-p, pushed, path + (token,)))
+
+    open_below((), 1.0)
+    while heap and len(draft) < nodes:
+        p, _, path = heapq.heappop(heap)
+        draft.append((path, -p))
+        open_below(path, -p)
+    return draft
+
+
+# %%
+def suffix_draft(tokens, depth=24, nodes=16, factor=1.0):
+    """The best draft over all match lengths: (score, length of the match, nodes)."""
+    counts, best = count_all(tokens, depth), (0.0, 0, [])
+    for n in range(1, min(len(tokens), depth - 1) + 1):
+        draft = grow(counts, tuple(tokens[len(tokens) - n :]), min(nodes, int(factor * n)))
+        score = sum(p for _, p in draft)
+        if (score, n) > best[:2] and draft:
+            best = (score, n, draft)
+    return best
+
+
+# %% [markdown]
+# **By hand**, on the text above:
+#
+# | n | suffix | followed by | nodes allowed | draft | score |
+# |--:|:--|:--|--:|:--|--:|
+# | 1 | `b` | c 1, d 2 | 1 | d (2/3) | 0.67 |
+# | 2 | `a b` | c 1, d 2 | 2 | d (2/3), a (2/3) | 1.33 |
+# | 3 | `d a b` | d 1 | 3 | d, a, b (1 each) | 3 |
+# | 4 | `b d a b` | d 1 | 4 | d, a, b; then the text ends | 3 |
+# | **5** | `a b d a b` | d 1 | 5 | d, a, b | **3** |
+# | 6 | `d a b d a b` | never seen | | | |
+#
+# Three drafts score 3, and the longest match wins. In this case all say `d a b`.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+score, n, draft = suffix_draft(text)
+print(f"ours:    match of {n}, score {score:.2f}, draft {[path[-1] for path, _ in draft]}")
+drafter = SuffixDecoding()
+tree = draft_of(drafter, ids)
+print(f"package: match of {drafter.match_len}, score {drafter.score:.2f}, draft {[chr(t) for t in tree.tokens[1:]]}")
+
+# %% [markdown]
+# One example proves little. Two hundred random texts over three letters, where everything repeats and most drafts branch:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+import random
+
+draw, same, branched = random.Random(0), 0, 0
+for _ in range(200):
+    letters = [draw.choice("abc") for _ in range(draw.randint(5, 40))]
+    score, n, draft = suffix_draft(letters, depth=10, nodes=8, factor=2.0)
+    drafter = SuffixDecoding(depth=10, nodes=8, factor=2.0)
+    tree = draft_of(drafter, [ord(letter) for letter in letters])
+    paths = [tuple(chr(tree.tokens[i]) for i in tree.path_to(row)[1:]) for row in range(1, tree.size + 1)]
+    same += paths == [path for path, _ in draft] and drafter.match_len == n and abs(drafter.score - score) < 1e-9
+    branched += not tree.is_chain
+print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them branch")
+
+# %% [markdown]
+# ## Two memories, one draft: local before global
+#
+# Suffix decoding keeps two such memories: the **local** one counts this request, prompt included, the **global** one all past answers. Both are asked. The draft of the past is taken only if it scores *more*; on a tie this request wins. A few words of this text count for more than the same number of words of another, and the global counts mix what different
+# requests meant. But where the past has a longer match, it may draft more, and wins by its score.
+#
+# Below, each line of the upper box is a past answer. Move *tokens read*: the memory grows with every token. Things to find out: where does the past win, and when does this request take over? Which line of the tree below appears when a string occurs for the second time? What does *factor* do to a good match, and to a poor one?
+
+# %%
+from specdec_core.viz.suffix_tree import viewer
+
+viewer(tokenizer)
+
+# %% [markdown]
+# ## Three sessions
+#
+# Now live. Three sessions of a few requests each, as a program might send them:
+#
+# - **same form**: the same instruction with another name each time;
+# - **same fields**: data to be put into JSON, where the target has some freedom;
+# - **unrelated**: stories, poems and puzzles. Nothing returns but the language.
+#
+# Each is answered by ordinary decoding, request after request. The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
+
+# %%
+from specdec_core.engine import generate
+from specdec_core.stopping import Stop
+from specdec_core.workloads import encode, own
+
+LENGTH = 64
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+form = ("Write a Python class `{}` with the attributes `name` and `price`, a method `total(quantity)`, and a docstring. "
+        "Reply with code only.")  # fmt: skip
+fields = 'Turn this order into JSON with the keys "item", "quantity", "city" and "status": {}'
+orders = ("three lamps for Oslo, paid.", "two chairs for Turin, paid.", "five mugs for Ghent, open.",
+          "four bowls for Porto, paid.", "six plates for Bergen, open.")  # fmt: skip
+sessions = {
+    "same form": [form.format(name) for name in ("Tea", "Coffee", "Milk", "Juice", "Apple")],
+    "same fields": [fields.format(order) for order in orders],
+    "unrelated": [question.turns[0] for question in [*own("write", limit=3), *own("math", limit=2)]],
+}
+prompts = {name: [encode(text, tokenizer) for text in texts] for name, texts in sessions.items()}
+plain = {name: [generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop) for prompt in prompts[name]]
+         for name in sessions}  # fmt: skip
+for answer in plain["same form"][:2]:
+    print(tokenizer.decode(answer.tokens), "\n")
+
+# %%
+def replay(prompt, answer, drafter):
+    """The steps of a greedy run with this answer, as dictionaries; the drafter keeps what it has learned."""
+    full, at, steps = [*prompt, *answer], len(prompt), []
+    drafter.reset(full[:at])
+    while at < len(full):
+        tree = drafter.propose(full[:at], WIDE, Rng(0))
+        node, k = 0, 0
+        while node is not None and at + k < len(full):  # one token is emitted at each node on the path
+            node = next((i for i in tree.children(node) if tree.tokens[i] == full[at + k]), None)
+            k += 1
+        facts = {fact: getattr(drafter, fact, None) for fact in ("match_len", "score", "source")}
+        steps.append({"rows": 1 + tree.size, "emitted": k, **facts})
+        at += k
+        drafter.observe(full[:at], tree, None, None)
+    return steps
+
+
+def through(session, drafter):
+    """One drafter through all requests of a session: a list of steps for each."""
+    return [replay(prompt, run.tokens, drafter) for prompt, run in zip(prompts[session], plain[session])]
+
+
+def tau(steps):
+    """Tokens a forward."""
+    return sum(step["emitted"] for step in steps) / len(steps)
+
+
+# %% [markdown]
+# Four memories are sent through each session. *Prompt lookup* and the *n-gram dictionary* (lengths 1 to 3) know this request only. *Suffix, local* is suffix decoding that may keep no past requests. The fourth is all of it.
+
+# %%
+import matplotlib.pyplot as plt
+from specdec_core.viz import figures
+
+methods = {
+    "prompt lookup": PromptLookup,
+    "n-gram dictionary": NGramDictionary,
+    "suffix, local": lambda: SuffixDecoding(max_requests=0),
+    "suffix": SuffixDecoding,
+}
+replayed = {(session, name): through(session, make()) for session in sessions for name, make in methods.items()}
+fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.5), sharey=True)
+for axes, session in zip(panels, sessions):
+    for i, name in enumerate(methods):
+        taus = [tau(steps) for steps in replayed[session, name]]
+        axes.plot(range(1, 1 + len(taus)), taus, label=name, **style.line((1, 3, 4, 2)[i]))
+    axes.axhline(1, color="black", linestyle="--", linewidth=1)
+    axes.set(title=session, xlabel="request of the session", ylim=(0, None))
+panels[0].set_ylabel("τ, tokens a forward")
+panels[-1].legend(loc="upper right", fontsize=8)
+alt = "Tokens a forward request by request in three sessions: suffix decoding rises from the second request if they are alike."
+figures.save(fig, "09-sessions", alt=alt, model=loaded)
+
+# %%
+for session in sessions:
+    total = {name: tau([step for steps in replayed[session, name] for step in steps]) for name in methods}
+    later = {name: tau([step for steps in replayed[session, name][1:] for step in steps]) for name in methods}
+    winner = max(later, key=later.get)
+    print(f"{session}: first request {tau(replayed[session, 'suffix'][0]):.2f}, later ones {later['suffix']:.2f} by suffix decoding; "
+          f"whole session:", ", ".join(f"{name} {value:.2f}" for name, value in total.items()))  # fmt: skip
+    print(f"    from the second request on, {winner} is ahead"
+          + ("" if winner == "suffix" else f" of suffix decoding, by {later[winner] / later['suffix'] - 1:.1%}") + ".")  # fmt: skip
+
+# %%
+from IPython.display import Markdown, display
+
+rise = tau([s for steps in replayed["same form", "suffix"][1:] for s in steps])
+gram, local = (tau([s for steps in replayed["same form", name] for s in steps]) for name in ("n-gram dictionary", "suffix, local"))
+adds = "adds little" if local > gram else "adds nothing"
+display(Markdown(
+    "> **The notes say …** (*A short introduction*, on suffix decoding) that it is an n-gram method in a better edition, except that it drafts from a suffix tree made of the conversation's history. Taken apart, on the session *same form*: a tree over **this request** instead of a dictionary of lengths up to 3 "
+    f"moves τ from {gram:.2f} to {local:.2f}. The **history** moves it to {rise:.2f} from the second request on. The exception is the point: the tree by itself {adds}, the session is what counts. "
+    "(That a tree capped at length $n$ holds the counts of an n-gram dictionary is true, and was checked above.)"
+))
+
+# %% [markdown]
+# Within one request suffix decoding may even stay *behind* the dictionary. Its own rule holds it back: matches are short there, and a match of one token drafts one node, where the dictionary drafts ten.
+#
+# Which memory was it? The steps of the whole method, by the source of their draft:
+
+# %%
+from specdec_core.tables import markdown
+
+table = []
+for session in sessions:
+    steps = [step for one in replayed[session, "suffix"] for step in one]
+    for source in ("this request", "past requests", "none"):
+        mine = [step for step in steps if step["source"] == source]
+        drafted = sum(step["rows"] - 1 for step in mine)
+        kept = sum(step["emitted"] - 1 for step in mine)
+        cells = (f"{len(mine) / len(steps):.0%}", f"{drafted / max(len(mine), 1):.1f}", f"{kept / max(len(mine), 1):.1f}")
+        table.append([session, source, *cells])
+display(Markdown(markdown(table, ["session", "draft from", "share of the steps", "nodes a step", "accepted a step"])))
+
+# %% [markdown]
+# ## Is the match's length worth its draft?
+#
+# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Above fifteen, drafts get shorter again: match and draft share the $D = 24$ tokens that the tree is deep.) And the score claims to be the number of accepted tokens; so it can be held to it.
+
+# %%
+import numpy as np
+
+steps = [step for session in sessions for one in replayed[session, "suffix"] for step in one if step["rows"] > 1]
+groups = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 15), (16, 23)]
+inside = [[s for s in steps if low <= s["match_len"] <= high] for low, high in groups]
+names = [f"{low}" if low == high else f"{low}–{high}" for low, high in groups]
+edges = [0, 1, 2, 4, 8, 17]
+binned = [[s for s in steps if low < s["score"] <= high] for low, high in zip(edges, edges[1:])]
+points = [(np.mean([s["score"] for s in b]), np.mean([s["emitted"] - 1 for s in b]), len(b)) for b in binned if b]
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
+left.bar(names, [np.mean([s["rows"] - 1 for s in g] or [0]) for g in inside], label="drafted nodes", **style.bar(0))
+bars = left.bar(names, [np.mean([s["emitted"] - 1 for s in g] or [0]) for g in inside], width=0.5, label="accepted", **style.bar(1))
+left.bar_label(bars, [len(g) for g in inside], fontsize=7)
+left.set(xlabel="tokens matched", ylabel="a step", title="Length")
+left.legend()
+right.plot([0, 16], [0, 16], color="black", linestyle="--", linewidth=1, label="kept promises")
+right.plot([x for x, _, _ in points], [y for _, y, _ in points], label="steps with such a score", **style.line(1))
+for x, y, count in points:
+    right.annotate(f"{count}", (x, y), textcoords="offset points", xytext=(6, -9), fontsize=7)
+right.set(xlabel="score: accepted tokens promised", ylabel="accepted tokens, mean", title="Promise and outcome")
+right.legend()
+alt = "Left: drafted and accepted tokens by length of the match. Right: accepted tokens against the score that promised them."
+figures.save(fig, "09-match-length", alt=alt, model=loaded)
+
+# %%
+for x, y, count in points:
+    print(f"score about {x:5.2f}: {y:5.2f} accepted in the mean of {count} steps, {y / x:.0%} of the promise")
+
+# %% [markdown]
+# The score takes the counts at their word. A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times; that is where most broken promises come from. The order of the drafts is still right where it matters: higher scores do accept more.
+#
+# ## What should `factor` be?
+#
+# In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens.
+
+# %%
+from specdec_core.costs import measure
+
+costs = measure(lm, widths=(1, 2, 3, 5, 9, 17), context=160, repeats=7)
+print("q           " + "".join(f"{q:6}" for q in costs.widths))
+print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
+
+
+def predicted(steps):
+    """Speedup over ordinary decoding if t(q) is the whole story."""
+    return sum(s["emitted"] for s in steps) * costs.t(1) / sum(costs.t(s["rows"]) for s in steps)
+
+
+factors = {"½": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "∞": 16.0}
+swept = {session: [[s for one in through(session, SuffixDecoding(factor=f)) for s in one] for f in factors.values()]
+         for session in sessions}  # fmt: skip
+
+# %%
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.5), sharey=True)
+for axes, value, title in zip(panels, (tau, predicted), ("Steps: τ", "Clock: speedup predicted from t(q)")):
+    for i, session in enumerate(sessions, start=1):
+        axes.plot(list(factors), [value(steps) for steps in swept[session]], label=session, **style.line(i))
+    axes.axhline(1, color="black", linestyle="--", linewidth=1)
+    axes.set(xlabel="factor: nodes a matched token (∞: always 16)", title=title, ylim=(0, None))
+panels[1].legend()
+alt = "Tokens a forward and predicted speedup against the factor, for three sessions; too long drafts cost most where little is accepted."
+figures.save(fig, "09-factor", alt=alt, model=loaded)
+for session in sessions:
+    guesses = [predicted(steps) for steps in swept[session]]
+    print(f"{session}: fastest by t(q) with factor {list(factors)[int(np.argmax(guesses))]}: {max(guesses):.2f} times; always 16: {guesses[-1]:.2f}")
+
+# %% [markdown]
+# ## On the clock
+#
+# The session that suits the method, and the one that does not, live: ordinary decoding, prompt lookup and suffix decoding take turns at each request. One drafter of each goes through the whole session.
+
+# %%
+raced = {}
+for session in ("same form", "unrelated"):
+    drafters = [NullDrafter(), PromptLookup(), SuffixDecoding()]
+    chosen = prompts[session][:4] if session == "same form" else prompts[session][:3]
+    raced[session] = [
+        [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop) for drafter in drafters] for prompt in chosen
+    ]
+live = [run for row in raced["same form"] for run in row[2:]]
+again = SuffixDecoding()
+equal = [
+    [(s["rows"], s["emitted"]) for s in replay(prompt, run.tokens, again)]
+    == [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+    for prompt, run in zip(prompts["same form"], live)
+]
+print("replayed steps equal the live steps, through the whole session:", all(equal))
+
+# %%
+table, outcome = [], {}
+for session, rows in raced.items():
+    pace = [sum(run.trace.decode_seconds for run in column) / sum(len(run.tokens) for run in column) for column in zip(*rows)]
+    for column, seconds in list(zip(zip(*rows), pace))[1:]:
+        phases = {key: sum(run.trace.seconds[key] for run in column) for key in column[0].trace.seconds}
+        found = [{"rows": len(s.tree.tokens), "emitted": len(s.tokens)} for run in column for s in run.trace.steps]
+        o = dict(tau=tau(found), predicted=predicted(found), clock=pace[0] / seconds,
+                 own=(phases["draft"] + phases["observe"]) / sum(phases.values()))  # fmt: skip
+        outcome[session, column[0].trace.drafter] = o
+        table.append([session, column[0].trace.drafter.replace("_", " "), *(f"{o[key]:.2f}" for key in ("tau", "predicted", "clock")),
+                      f"{o['own']:.2%}"])  # fmt: skip
+display(Markdown(markdown(table, ["session", "method", "τ", "predicted speed", "measured speed", "time of the memory"])))
+
+# %%
+good, bad = outcome["same form", "suffix_decoding"], outcome["unrelated", "suffix_decoding"]
+rival, calm = outcome["same form", "prompt_lookup"], outcome["unrelated", "prompt_lookup"]
+print(f"same form: suffix decoding is {good['clock'] / rival['clock']:.2f} times as fast as prompt lookup, the first request included.")
+loses = "loses to" if bad["clock"] < 0.98 else "roughly equals" if bad["clock"] < 1.02 else "beats"
+print(f"unrelated: it {loses} ordinary decoding, with τ = {bad['tau']:.2f} and {bad['clock']:.2f} times the speed "
+      f"(predicted {bad['predicted']:.2f}).")  # fmt: skip
+behind = "less than" if bad["tau"] < calm["tau"] else "more than"
+print(f"    That is {behind} prompt lookup, which remembers nothing of the session: τ = {calm['tau']:.2f}, {calm['clock']:.2f} times the speed.")
+past = [s for one in replayed["unrelated", "suffix"] for s in one if s["source"] == "past requests"]
+wrong = sum(s["emitted"] == 1 for s in past) / max(len(past), 1)
+print(f"    Of its {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
+worst = sorted((predicted(steps), session, i) for session in sessions for i, steps in enumerate(replayed[session, "suffix"], 1))
+for guess, session, i in worst[:2]:
+    print(f"Among its worst by t(q): request {i} of {session!r}, τ = {tau(replayed[session, 'suffix'][i - 1]):.2f}, {guess:.2f} times the speed.")
+
+# %% [markdown]
+# **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens. Each costs rows and is mostly wrong; what saves the method from worse is its own rule, since a match of one token drafts one node. What it gains there comes from *this* request, from a poem's refrain or a loop, and any lookup in the request gets that too. A session's *first* request is
+# such a case always. And all of this is greedy: at a temperature the target takes other
+# turns than last time, and matches end earlier. If a session does not repeat itself, turn the method off; chapter 11 shows a drafter that notices.
+#
+# Here is a later request of the good session, as it was written:
+
+# %%
+from specdec_core.viz.replay import replay as show_replay
+
+show_replay(raced["same form"][2][2].trace, tokenizer)
+
+# %% [markdown]
+# ## What remembering costs
+#
+# **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path: at most $D$, however much is remembered. The tree must not slow down as it fills. And **memory**: the three structures from above, on real text, the source of some standard modules.
+
+# %%
+import argparse
+import ast
+import inspect
+import tarfile
+import typing
+from time import perf_counter
+
+from specdec_core.datastore.texts import tokenized
+
+modules = (argparse, ast, inspect, tarfile, typing)
+tokens = np.concatenate(list(tokenized(map(inspect.getsource, modules), tokenizer)))[:40_000].tolist()
+BLOCK, passes = 4_000, []
+for _ in range(3):  # the best of three, since others use this machine too
+    growing, times, nodes = GrowingText(depth=24), [], []
+    for start in range(0, len(tokens), BLOCK):
+        block, begun = as_text(tokens[start : start + BLOCK]), perf_counter()
+        for char in block:
+            growing.append(char)
+        times.append((perf_counter() - begun) / len(block))
+        nodes.append(growing.nodes)
+    passes.append(times)
+seconds = np.min(passes, axis=0)
+print(f"{len(tokens):,} tokens: {1e6 * min(seconds):.1f} to {1e6 * max(seconds):.1f} µs a token; {nodes[-1] / len(tokens):.2f} nodes a token")
+
+# %%
+parts = [len(tokens) * i // 4 for i in range(1, 5)]
+states = [len(automaton(tokens[:size])) for size in parts]
+table = [len(count_all(tokens[:size], depth=24)) for size in parts[:2]]  # too large to go on
+ends = np.minimum(np.arange(1, len(nodes) + 1) * BLOCK, len(tokens))
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.5))
+left.plot(ends, [1e6 * s for s in seconds], label="suffix tree, D = 24", **style.line(2))
+left.set(xlabel="tokens remembered", ylabel="µs for one token more", title="Time", ylim=(0, None))
+right.plot(parts[:2], table, label="table of all strings, D = 24", **style.line(0))
+right.plot(ends, nodes, label="suffix tree, D = 24: nodes", **style.line(2))
+right.plot(parts, states, label="suffix automaton: states", **style.line(3))
+right.plot(ends, 2 * ends, color="#7F7F7F", linestyle=":", label="2 M")
+right.set(xlabel="tokens remembered", ylabel="entries", title="Memory", yscale="log")
+for axes in (left, right):
+    axes.legend(fontsize=8, loc="lower right")
+alt = "Left: the time to add a token stays level as the memory grows. Right: entries of table, tree and automaton."
+figures.save(fig, "09-cost", alt=alt, model=loaded)
+
+# %% [markdown]
+# Tree and automaton need about the same room, a small fraction of the table's. The tree stops at $D$ tokens, the automaton does not; the tree can forget.
+#
+# **A bound.** A server runs for weeks. The global memory is a queue: a new answer in, and where there are too many requests or tokens, the oldest out. *Out* means that every string it had brought is counted once less. Forgetting must be exact, or the counts drift. Three hundred answers of 60 tokens through a memory of ten:
+
+# %%
+answers = [as_text(tokens[60 * i : 60 * (i + 1)]) for i in range(300)]
+bounded, endless, sizes = PastTexts(depth=24, max_texts=10), PastTexts(depth=24), []
+for answer in answers:
+    bounded.add(answer)
+    endless.add(answer)
+    sizes.append((bounded.nodes, endless.nodes))
+fresh = PastTexts(depth=24)
+for answer in answers[-10:]:
+    fresh.add(answer)
+strings = [answer[i : i + n] for answer in answers for i in range(0, 60, 7) for n in (1, 2, 5)]
+alike = bounded.nodes == fresh.nodes and all(bounded.count(s) == fresh.count(s) for s in strings)
+print(f"after {len(answers)} answers: {bounded.tokens} tokens kept; the same as a memory that never saw the other 290: {alike}")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.2))
+for i, (name, line) in enumerate(zip(("the last 10 answers", "all answers"), zip(*sizes)), start=1):
+    axes.plot(range(1, len(answers) + 1), line, label=name, **{**style.line(i), "marker": None})
+axes.axhline(2 * 600, color="#7F7F7F", linestyle=":", label="2 × 600 tokens, the bound")
+axes.set(xlabel="answers given", ylabel="nodes of the tree", yscale="log")
+axes.legend()
+alt = "Nodes of the tree against answers given: level for a memory of ten answers, rising for one that forgets nothing."
+figures.save(fig, "09-bounded", alt=alt, model=loaded)
+
+# %% [markdown]
+# What the bound should be is a question of how soon the session returns to itself: a memory of ten is enough for a loop over the same form, and useless for a hundred forms in rotation.
+#
+# ## The same elsewhere
+#
+# | here | vLLM (`speculative_config`) | Arctic Inference |
+# |:--|:--|:--|
+# | turn it on: `SuffixDecoding()` | `"method": "suffix"`; needs Arctic Inference installed | part of its vLLM plugin |
+# | `depth` = 24, match and draft together | `suffix_decoding_max_tree_depth` = 24 | 64 |
+# | `max_requests` = 10,000 | `suffix_decoding_max_cached_requests` = 10,000 | 100,000; first in, first out |
+# | `factor` = 1 | `suffix_decoding_max_spec_factor` = 1.0 | and an offset |
+# | `min_prob` = 0.1 | `suffix_decoding_min_token_prob` = 0.1 | 0.1 |
+# | `nodes` = 16, a tree | `num_speculative_tokens`, a chain | either |
+#
+# The TensorRT-LLM option of one n-gram pool for all requests (chapter 05) is the same idea with n-grams of one length and no counts.
+#
+# *Quoted, not measured here:* the authors report up to 5.3 times the speed of ordinary decoding on agents' workloads (Oliaro and others, 2024), with larger models, on GPUs.
+#
+# ## Pitfalls
+#
+# - **Remembering drafts.** Only committed tokens may be counted. A rejected draft never was part of the text; counted, it would confirm itself.
+# - **Remembering prompts globally.** The past holds *answers*. Prompts in it would be counted as things the target says.
+# - **Text that is too fresh.** The end of the text has no follower yet. It must not be counted as "followed by nothing", and yet the string before it must be found at once: in a loop the match is one period old.
+# - **A share of 1 from a count of 1.** The score does not know the difference. See the promise above.
+# - **Forgetting by rebuilding.** It stalls a server once in a while. Forget one string at a time.
+# - **One memory for all users.** Lossless in the text, not in the time: a fast answer says that somebody has had this answer before. One memory for each tenant.
+# - **Judging a session by its first request**, or a benchmark of unrelated questions by this method. Say which sessions you measured.
+#
+# ## Summary
+#
+# - The memory is the session: this request, and past answers. Nothing is built beforehand; each token is learned as it is committed.
+# - Count every string of up to $D$ tokens. A path-compressed tree does it with at most $2M$ nodes, takes a token in a time that depends on $D$ alone, and can forget exactly. An n-gram dictionary is the special case of one length.
+# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins; this request before the past.
+# - It wins where requests resemble each other, from the second request on. In one request it is prompt lookup with counts. Where nothing returns it has nothing, and may cost.
+#
+# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z. Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.) Why can a tree forget and an automaton not? You get $\tau = 6$ on a benchmark that sends each question three times. What have you measured?
+#
+# ## Further reading
+#
+# - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975); code in [github.com/snowflakedb/ArcticInference](https://github.com/snowflakedb/ArcticInference)
+# - E. Ukkonen, *On-line construction of suffix trees*, Algorithmica 14, 1995
+# - A. Blumer and others, *The smallest automaton recognizing the subwords of a text*, Theoretical Computer Science 40, 1985
+# - J. Cleary, I. Witten, *Data Compression Using Adaptive Coding and Partial String Matching*, IEEE Transactions on Communications 32(4), 1984: predicting the next symbol from counts of the longest match, for another purpose
+#
+# ---
+# **Previous:** [08 · REST](08_rest.ipynb) · **Next:** [10 · The hit-rate model](10_hit_rate.ipynb): coverage times agreement, and a speedup predicted before it is measured.
