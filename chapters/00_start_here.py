@@ -508,6 +508,3 @@ display(Markdown(
 # - S. Williams, A. Waterman, D. Patterson, *Roofline: An Insightful Visual Performance Model for Multicore Architectures*, Communications of the ACM 52(4), 2009
 # - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
 # - L. Ben Allal and others, *SmolLM2: When Smol Goes Big*, 2025, [arXiv:2502.02737](https://arxiv.org/abs/2502.02737)
-#
-# ---
-# **Next:** [01 · Rejection sampling](01_rejection_sampling.ipynb): what "lossless" means when tokens are drawn at random.

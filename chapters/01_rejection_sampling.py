@@ -1039,6 +1039,3 @@ print("the first two are", "the same, token by token." if first == second else "
 # - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*, 2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141): what is the best that $k$ drafts allow
 # - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): sampling with point-mass drafts
 # - J. von Neumann, *Various techniques used in connection with random digits*, 1951: where rejection sampling comes from
-#
-# ---
-# **Previous:** [00 · Start here](00_start_here.ipynb). **Next:** [02 · Draft models](02_draft_models.ipynb): the algorithm around the rule, and what it earns.

@@ -763,6 +763,3 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
 # - J. Ziv, A. Lempel, *A Universal Algorithm for Sequential Data Compression*, IEEE Transactions on Information Theory 23(3), 1977
 # - D. Knuth, J. Morris, V. Pratt, *Fast Pattern Matching in Strings*, SIAM Journal on Computing 6(2), 1977
 # - Documentation: [vLLM](https://docs.vllm.ai/en/latest/features/speculative_decoding/n_gram/), [TensorRT-LLM](https://nvidia.github.io/TensorRT-LLM/), [transformers](https://huggingface.co/docs/transformers/generation_strategies)
-#
-# ---
-# **Previous:** [04 · EAGLE](04_eagle.ipynb) · **Next:** [06 · Jacobi decoding](06_jacobi.ipynb): guessing all tokens at once, and correcting them together.

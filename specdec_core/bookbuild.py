@@ -1,4 +1,4 @@
-"""Build the book: `python -m specdec_core.bookbuild [CHAPTER ...] [--check]`.
+"""Build the book: `python -m specdec_core.bookbuild [CHAPTER ...] [--check | --links]`.
 
 Each ``chapters/NN_name.py`` (jupytext, percent format) is executed from top to bottom by this interpreter and
 becomes ``NN_name.ipynb`` beside it, its figures become files of ``figures/`` with a line in the manifest. A
@@ -19,7 +19,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from . import files
+from . import booklinks, files
 from .book import LANGUAGE, BookError, chapters, manifest, number, read, texts
 from .bookcheck import problems
 from .viz.fallback import VIEW
@@ -160,6 +160,7 @@ def _publish(notebook: Any, source: Path, root: Path, figures: dict[str, dict[st
     files.write(folder / "manifest.json", text)
     for name in gone:
         (folder / name).unlink(missing_ok=True)
+    booklinks.add(notebook, booklinks.navigation(source, chapters(root)))
     nbformat.validate(notebook)
     files.write(source.with_suffix(".ipynb"), nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n")
 
@@ -168,18 +169,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m specdec_core.bookbuild", description="Execute the chapters.")
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="numbers or names (default: all)")
     parser.add_argument("--check", action="store_true", help="compare notebooks with their sources")
+    parser.add_argument("--links", action="store_true", help="renew contents and links; nothing is executed")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for a cell (default: 600)")
     arguments = parser.parse_args(argv)
     root = Path.cwd()
     try:
         sources = chapters(root, arguments.chapters)
         if arguments.check:
-            found = [line for source in sources for line in problems(source, root)]
+            found = [line for source in sources for line in problems(source, root)] + booklinks.problems(root)
             print("\n".join(found) or f"{len(sources)} chapters match their sources.")
             return 1 if found else 0
         start = perf_counter()
-        for source in sources:
+        for source in sources if not arguments.links else ():
             build(source, root, arguments.timeout)
+        booklinks.link(root)
+        if arguments.links:
+            return 0
         print(f"the book: {len(sources)} chapters in {perf_counter() - start:.0f} s")
         return 0
     except BookError as error:

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+from . import booklinks
 from .book import manifest, number, read, texts
 from .viz.fallback import VIEW
 
@@ -28,7 +29,7 @@ def problems(source: Path, root: Path) -> list[str]:
         return [f"{path.name} is missing; build the chapter"]
     built, wanted = nbformat.read(path, as_version=nbformat.NO_CONVERT), read(source)
     found = []
-    cells = [(cell.cell_type, cell.get("id"), cell.source) for cell in built.cells]
+    cells = [(cell.cell_type, cell.get("id"), cell.source) for cell in built.cells if cell.get("id") != booklinks.ID]
     if cells != [(cell.cell_type, cell.id, cell.source) for cell in wanted.cells]:
         found.append("its cells are not those of the source; build it again")
     if "widgets" in built.metadata:

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from specdec_core import bookbuild
+from specdec_core import bookbuild, booklinks
 
 ROOT = Path(__file__).parents[1]
 SOURCES = bookbuild.chapters(ROOT)
@@ -24,6 +24,10 @@ def test_a_committed_chapter_is_its_source_executed(source):
 def test_code_cells_are_short_enough_to_read(source):
     lengths = [len(cell.source.splitlines()) for cell in bookbuild.read(source).cells if cell.cell_type == "code"]
     assert max(lengths) <= 25
+
+
+def test_contents_and_links_are_those_of_the_chapters():
+    assert booklinks.problems(ROOT) == []
 
 
 def test_every_figure_has_a_record_and_every_record_a_figure():
@@ -59,9 +63,9 @@ def imported(code):
     found = set()
     for cell in code:
         for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specdec_core"):
-                if not node.module.startswith("specdec_core.viz"):
-                    found |= {alias.asname or alias.name for alias in node.names if alias.name != "viz"}
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if module.startswith("specdec_core") and not module.startswith("specdec_core.viz"):
+                found |= {alias.asname or alias.name for alias in node.names if alias.name != "viz"}
     return found
 
 
@@ -138,6 +142,27 @@ def test_chapters_that_are_not_there_are_named(tmp_path):
     chapter(tmp_path, ["1"])
     with pytest.raises(bookbuild.BookError, match="no chapter 99; choose from: 77"):
         bookbuild.chapters(tmp_path, ["99"])
+
+
+def test_a_new_chapter_renews_the_links_of_its_neighbors_and_the_contents(tmp_path):
+    source = chapter(tmp_path, ["print(1)"])
+    bookbuild.build(source, tmp_path)
+    booklinks.link(tmp_path)
+    assert booklinks.problems(tmp_path) == []
+    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    assert cells[-1].source == "---\n[Contents](README.md)"
+    text = "# %% [markdown]\n# # 78 · More\n#\n# > **The question of this chapter.** Is it\n# > long?\n#\n# ## A part\n"
+    source.with_name("78_more.py").write_text(HEADER + text)
+    contents, links = booklinks.problems(tmp_path)
+    assert contents.startswith("chapters/README.md is not") and links.startswith("77_try.ipynb does not end")
+    assert "--links" in links
+    booklinks.link(tmp_path)
+    assert booklinks.problems(tmp_path) == [] and bookbuild.problems(source, tmp_path) == []
+    again = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    assert again[:-1] == cells[:-1]
+    assert again[-1].source == "---\n**Next:** [78 · More](78_more.ipynb) · [Contents](README.md)"
+    listed = (source.parent / "README.md").read_text()
+    assert "- **[78 · More](78_more.ipynb)**\n  Is it long?\n  <br><sub>A part</sub>" in listed
 
 
 def test_an_interrupted_build_leaves_the_last_whole_one(tmp_path, capsys):
