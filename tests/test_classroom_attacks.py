@@ -9,13 +9,14 @@ import json
 import sys
 
 import pytest
-from classroom_files import ROOT, submit
+from classroom_files import ROOT, answer_id, submit
 
 from specdec_core.classroom import folder as folders
 from specdec_core.classroom import grader
 from specdec_core.classroom.fence import landlock_version
 from specdec_core.classroom.folder import grade_all
 from specdec_core.classroom.grader import Limits, Result, grade
+from specdec_core.classroom.reports import as_csv, as_html, feedback
 
 EX = "ex01_rejection_sampling"
 WRONG = "def {name}(*arguments):\n    return 0.123\n"
@@ -159,6 +160,27 @@ def test_other_files_processes_and_the_network_are_out_of_reach(tmp_path):
         assert "answer cell failed" not in result.questions[question]["message"]
     assert states(result)["01.3"] == "right"  # torch may still be used, though it is loaded behind the fence
     assert victim.read_bytes() == before
+
+
+def test_what_a_submission_says_cannot_break_the_report(tmp_path):
+    """Letters that no file can hold, and codes that would clear the teacher's terminal."""
+    answers = {
+        "01.1": "def accept(p_x, q_x):\n    raise ValueError('\\ud800\\x1b[2J' + 'x' * 5000)",
+        "01.2": "residual = '\ud800'",
+        "01.3": "print('y' * 30_000_000)\nacceptance_rate = print",
+    }
+    path = submit(tmp_path, EX, name="loud")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for item in content["cells"]:
+        for question, source in answers.items():
+            if item["id"] == answer_id(question):
+                item["source"] = source
+    path.write_text(json.dumps(content), encoding="utf-8")
+    result = grade(path, limits=QUICK)
+    assert {q for q, state in states(result).items() if state == "wrong"} == set(answers)
+    said = result.questions["01.1"]["message"]
+    assert "raised ValueError: ??[2Jxxx" in said and len(said) < 700
+    (feedback(result) + as_csv([result]) + as_html([result], "")).encode("utf-8")
 
 
 def test_a_submission_that_fells_its_grader_is_not_tried_for_ever(tmp_path):

@@ -1,6 +1,8 @@
 """What comes in as a submission: broken files have a named outcome, odd ones are read, and answers are lifted by id."""
 
 import json
+import os
+import subprocess
 import sys
 
 import nbformat
@@ -63,6 +65,15 @@ def test_a_file_that_is_not_there_or_too_large_is_named(tmp_path):
     with open(huge, "wb") as out:
         out.truncate(lifting.MOST_BYTES + 1)  # a hole, not a quarter of a gigabyte
     assert lift(huge).outcome == lifting.TOO_LARGE
+
+
+@posix
+def test_a_pipe_or_a_folder_by_the_name_of_a_notebook_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe.ipynb")
+    (tmp_path / "folder.ipynb").mkdir()
+    assert {p.name: lift(p).outcome for p in find_notebooks(tmp_path)} == dict.fromkeys(
+        ["folder.ipynb", "pipe.ipynb"], lifting.NOT_READ
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,12 +189,13 @@ def test_solutions_score_all_points(exercise):
 @posix
 def test_untouched_exercises_score_nothing_and_fail_at_the_checks_alone(tmp_path):
     """All exercises by nbval itself, as anybody can run it: the cells that fail are the check cells."""
-    import subprocess
-
     paths = [ROOT / "exercises" / f"{exercise}.ipynb" for exercise in EXERCISES]
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "-q", "-rA",
                "-p", "no:cacheprovider", *map(str, paths)]  # fmt: skip
-    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout
+    with open(tmp_path / "said", "w+", encoding="utf-8") as said:  # no pipe: the kernels hold it open as well
+        subprocess.run(command, stdout=said, stderr=subprocess.STDOUT, cwd=ROOT)
+        said.seek(0)
+        said = said.read()
     for exercise in EXERCISES:
         code = [c for c in notebook("exercises", exercise).cells if c.cell_type == "code"]
         for place, item in enumerate(code):

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from .grader import BROKE_OFF, FELLED, GradeError, Limits, Result, end, grade
+from .grader import BROKE_OFF, FELLED, GradeError, Limits, Result, end, grade, plain
 
 
 def find_notebooks(path: Path) -> list[Path]:
@@ -52,7 +52,7 @@ def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None
         KeyboardInterrupt: passed on; the journal stays.
     """
     root = path if path.is_dir() else path.parent
-    names = {p.relative_to(root).as_posix(): p for p in find_notebooks(path)}
+    names = {plain(p.relative_to(root).as_posix()): p for p in find_notebooks(path)}
     known, begun = _read_journal(journal, names)
     for result in known.values():
         progress(result)

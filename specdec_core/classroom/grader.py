@@ -199,7 +199,17 @@ def _mark(result: Result, message: dict[str, Any]) -> None:
     entry = result.questions[message["question"]]
     entry["points"] = entry["of"] if message["passed"] else 0
     entry["state"] = "right" if message["passed"] else "wrong"
-    entry["message"] = message["message"]
+    entry["message"] = plain(message["message"])
+
+
+def plain(text: str) -> str:
+    """What a submission may say about itself: printable, and not at any length.
+
+    >>> plain("a\\x1b[2Jb\\ud800")
+    'a?[2Jb?'
+    """
+    text = text[:600].encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 class _Watcher(threading.Thread):

@@ -75,6 +75,10 @@ def lift(path: Path) -> Submission:
 def _notebook(path: Path, found: Submission) -> dict[str, Any] | None:
     try:
         size = path.stat().st_size
+        if not path.is_file():  # a pipe would be read for ever
+            found.outcome = NOT_READ
+            found.notes.append("not a file")
+            return None
         if size > MOST_BYTES:
             found.outcome = TOO_LARGE
             found.notes.append(f"{size / 1e6:.0f} MB; clear its outputs")
