@@ -541,6 +541,3 @@ print("The hidden pairs are the better ones here." if between > within else "Her
 # - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): Algorithm 1 is Jacobi decoding; the observation about 2-grams
 # - S. Kou and others, *CLLMs: Consistency Large Language Models*, ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835): a model trained on its Jacobi trajectories
 # - J. Ortega, W. Rheinboldt, *Iterative Solution of Nonlinear Equations in Several Variables*, Academic Press, 1970
-#
-# ---
-# **Previous:** [05 · Prompt lookup](05_prompt_lookup.ipynb) · **Next:** [07 · Lookahead decoding](07_lookahead.ipynb): keeping the rounds, and checking what they hold.

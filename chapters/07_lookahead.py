@@ -255,13 +255,13 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|
 # | it says | the | cat | sat | on | a | . | ran | . |
 #
-# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".", and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog cat on*. Chapter 06 wrote *the cat sat on a* in five rounds.
+# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".", and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog ran cat*. Chapter 06 wrote *the cat sat on a* in five rounds.
 #
-# 1. **Step 1.** One level so far: (. dog cat on). After each of its tokens the model says: (the ran sat a). It writes *the*. There is nothing in the pool and no n-gram yet. The columns step left; level 0 is (~~dog~~ **the**, cat, on), the input token in place of *dog*, and level 1 is (ran, sat, a).
-# 2. **Step 2.** The newest level is (ran, sat, a), and after it the model says (. on .). The columns, downwards: (the ran .), (cat sat on), (on a .). These go to the pool. It writes *cat*; the pool was still empty when *the* was looked up.
+# 1. **Step 1.** One level so far: (. dog ran cat). After each of its tokens the model says: (the ran . sat). It writes *the*. There is nothing in the pool and no n-gram yet. The columns step left; level 0 is (~~dog~~ **the**, ran, cat), the input token in place of *dog*, and level 1 is (ran, ., sat).
+# 2. **Step 2.** The newest level is (ran, ., sat), and after it the model says (. the on). The columns, downwards: (the ran .), (ran . the), (cat sat on). These go to the pool. It writes *cat*; the pool was still empty when *the* was looked up.
 # 3. **Step 3.** The input token is *cat*. The pool has (sat on) after it: a candidate. The model agrees to both, and says *a* after them. **Three tokens in one forward.**
 #
-# Note that *sat on* had arisen at places 2 and 3 of the text, and were used at 3 and 4. And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced. A check costs a few rows; it does not cost a wrong word.
+# Note that *cat sat on* had arisen at places 3, 4 and 5 of the text, where it is wrong, and was used at 2, 3 and 4: the pool does not care. And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced. A check costs a few rows; it does not cost a wrong word.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -280,10 +280,11 @@ def show(tokens):
     return "(" + " ".join(WORDS[token] for token in tokens) + ")"
 
 
-toy_frames = lookahead_decode(toy, ids("."), ids(". dog cat on"), N=3, G=2, length=5)
+toy_frames = lookahead_decode(toy, ids("."), ids(". dog ran cat"), N=3, G=2, length=5)
 for t, frame in enumerate(toy_frames, start=1):
-    print(f"step {t}: levels", *map(show, frame.levels), "new", show(frame.made), "candidates", *map(show, frame.candidates))
-    print("        to the pool", *map(show, frame.grams), "writes", show(frame.emitted))
+    given, kept = (" ".join(map(show, tokens)) or "none" for tokens in (frame.candidates, frame.grams))
+    print(f"step {t}: levels", *map(show, frame.levels), "new", show(frame.made), "candidates", given)
+    print("        to the pool:", kept, "; writes", show(frame.emitted))
 
 # %% [markdown]
 # Now against the package, on the model and token by token: the windows, the pools and what each step writes. Its first level is drawn from the prompt's tokens; with the same random stream ours is the same. The window is full of wild guesses, among which near ties are common, so both run with `numerics="invariant"`:
@@ -794,6 +795,3 @@ for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
 # - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*, ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
 # - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): what several drafts can bring at most
 # - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): candidates as a tree, and its mask
-#
-# ---
-# **Previous:** [06 · Jacobi decoding](06_jacobi.ipynb) · **Next:** [08 · REST](08_rest.ipynb): n-grams from a large corpus instead of from the model.
