@@ -685,6 +685,3 @@ show_replay(max((run.trace for *_, run in raced), key=lambda trace: trace.tokens
 # - U. Manber, G. Myers, *Suffix Arrays: A New Method for On-Line String Searches*, SODA 1990; SIAM Journal on Computing 22(5), 1993
 # - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172): a datastore that changes the law, where REST's does not
 # - Y. Mori, *libdivsufsort*, [github.com/y-256/libdivsufsort](https://github.com/y-256/libdivsufsort): what sorts the suffixes here
-#
-# ---
-# **Previous:** [07 · Lookahead decoding](07_lookahead.ipynb) · **Next:** [09 · Suffix decoding](09_suffix_decoding.ipynb): the session itself as the memory, growing with every token.

@@ -689,6 +689,3 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # - E. Ukkonen, *On-line construction of suffix trees*, Algorithmica 14, 1995
 # - A. Blumer and others, *The smallest automaton recognizing the subwords of a text*, Theoretical Computer Science 40, 1985
 # - J. Cleary, I. Witten, *Data Compression Using Adaptive Coding and Partial String Matching*, IEEE Transactions on Communications 32(4), 1984: predicting the next symbol from counts of the longest match, for another purpose
-#
-# ---
-# **Previous:** [08 · REST](08_rest.ipynb) · **Next:** [10 · The hit-rate model](10_hit_rate.ipynb): coverage times agreement, and a speedup predicted before it is measured.
