@@ -12,10 +12,11 @@ BIN := .venv/bin
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 CHAPTERS := $(BIN)/python -m pytest -o addopts= --nbval-lax chapters
 
-.PHONY: help env model book test lab clean
+.PHONY: help env model book html test lab clean
 
 help:
 	@echo "make book   execute every chapter, write figures/"
+	@echo "make html   the executed chapters as static pages, in site/"
 	@echo "make test   run tests, doctests and chapters"
 	@echo "make lab    open the chapters in JupyterLab"
 	@echo "make model  fetch the default model          (the targets above do it)"
@@ -33,6 +34,9 @@ model: env
 book: model
 	$(BIN)/python -m specdec_core.bookbuild
 
+html: env
+	$(BIN)/python -m specdec_core.booksite
+
 test: model
 	$(TESTS) $(PYTEST_ARGS)
 	$(CHAPTERS) $(PYTEST_ARGS)
@@ -41,5 +45,5 @@ lab: model
 	$(BIN)/jupyter lab chapters
 
 clean:
-	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
