@@ -83,6 +83,8 @@ def build(source: Path) -> tuple[Any, Any, dict[str, Any]]:
 
     number = source.stem[2:4]
     notebook = book.read(source)
+    # Not paired with its source: what is edited in a generated notebook must not flow back.
+    notebook.metadata.pop("jupytext", None)
     notebook.metadata["specdec"] = {"exercise": source.stem}
     questions: dict[str, dict[str, Any]] = {}
     cells: list[dict[str, str]] = []
