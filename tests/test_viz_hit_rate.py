@@ -49,6 +49,7 @@ def test_the_line_agrees_with_the_break_even_coverage():
 def test_a_free_forward_cannot_lose():
     assert hit_rate.least_regularity(FLAT, 16, 0.0, fixed=True) == 0.0
     assert hit_rate.gain(FLAT, 16, 0.5, 0.0) == 1.0
+    assert "Break-even at this coverage: any r." in hit_rate.reading(FLAT, 16, 0.5, 0.0)
 
 
 def test_what_is_out_of_reach_is_said():

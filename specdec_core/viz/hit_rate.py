@@ -72,7 +72,7 @@ coverage: r = 0.17.'
     tokens, time = 1 + coverage * accepted, r if fixed else 1 + coverage * (r - 1)
     share = "Half" if coverage == 0.5 else f"{1 - coverage:.0%}"
     least = least_regularity(costs, gamma, coverage, fixed)
-    needs = f"r = {least:.2f}" if least <= 1 else "out of reach"
+    needs = "any r" if least == 0 else f"r = {least:.2f}" if least <= 1 else "out of reach"
     return (
         f"A hit drafts {gamma} token{'s' * (gamma > 1)}, of which {accepted:.2f} are accepted; its forward takes "
         f"{r:.2f} t(1). {share} of the steps at a miss, {f'{r:.2f} ' if fixed else ''}t(1) each, makes {tokens:.2f} "
@@ -106,7 +106,7 @@ def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
         handles.append(Patch(facecolor="#EEEEEE", edgecolor="#BBBBBB", hatch="///", label="slower than no draft"))
         for i, (name, (h, r)) in enumerate((points or {}).items()):
             handles += axes.plot(h, r, linestyle="none", marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7],
-                                 markeredgecolor="white", markersize=8, label=name)  # fmt: skip
+                                 markeredgecolor="white", markersize=8, clip_on=False, label=name)  # fmt: skip
         handles += axes.plot(coverage, regularity, linestyle="none", marker="o", markersize=13, markerfacecolor="none",
                              markeredgecolor="black", markeredgewidth=2, label="the chosen point")  # fmt: skip
         misses = "misses run γ + 1 rows too" if fixed else "misses run one row"
