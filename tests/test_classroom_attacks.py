@@ -11,8 +11,8 @@ import sys
 import pytest
 from classroom_files import ROOT, answer_id, submit
 
+from specdec_core.classroom import fence, grader
 from specdec_core.classroom import folder as folders
-from specdec_core.classroom import grader
 from specdec_core.classroom.fence import landlock_version
 from specdec_core.classroom.folder import grade_all
 from specdec_core.classroom.grader import Limits, Result, grade
@@ -181,6 +181,25 @@ def test_what_a_submission_says_cannot_break_the_report(tmp_path):
     said = result.questions["01.1"]["message"]
     assert "raised ValueError: ??[2Jxxx" in said and len(said) < 700
     (feedback(result) + as_csv([result]) + as_html([result], "")).encode("utf-8")
+
+
+def test_what_lies_among_readable_folders_stays_hidden(tmp_path, monkeypatch):
+    """A course in a folder that is readable otherwise, as in many images: /opt/course, with the submissions in it."""
+    for name in ("python/lib.py", "course/pyproject.toml", "course/solutions/ex.py", "course/specdec_core/errors.py",
+                 "handed-in/ada.ipynb"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(fence, "_SYSTEM", (str(tmp_path),))
+    monkeypatch.setattr(fence, "_PACKAGE", tmp_path / "course" / "specdec_core")
+    allowed = fence.readable([str(tmp_path / "handed-in")])
+
+    def may(name):
+        place = tmp_path / name
+        return any(place == root or root in place.parents for root in allowed)
+
+    assert may("python/lib.py") and may("course/specdec_core/errors.py")
+    assert not may("course/solutions/ex.py") and not may("handed-in/ada.ipynb")
+    assert not may("course/specdec_core/classroom/questions/ch01.py")
 
 
 def test_a_submission_that_fells_its_grader_is_not_tried_for_ever(tmp_path):

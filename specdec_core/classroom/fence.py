@@ -12,11 +12,11 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-PLAN = "SPECDEC_FENCE"  # JSON: scratch, bytes, seconds, port
+PLAN = "SPECDEC_FENCE"  # JSON: scratch, hidden, bytes, seconds, port
 _PACKAGE = Path(__file__).resolve().parents[1]
 # All of our package that a notebook at grading may read; answers are written, not imported from it.
 _OURS = ("__init__.py", "errors.py", "classroom/__init__.py", "classroom/client.py", "classroom/wire.py",
@@ -34,22 +34,31 @@ def landlock_version() -> int:
     return max(0, ctypes.CDLL(None).syscall(_CREATE, None, 0, 1))
 
 
-def readable() -> list[Path]:
-    """Files and folders that an answer may read: Python, its packages, the system; none of our own oracles."""
+def readable(hidden: Sequence[str] = ()) -> list[Path]:
+    """Files and folders that an answer may read: Python, its packages, the system; none of our own oracles.
+
+    Args:
+        hidden: further folders that must not be, wherever they lie: that of the submissions.
+    """
+    excluded = {_PACKAGE, *(Path(folder).resolve() for folder in hidden)}
+    if (_PACKAGE.parent / "pyproject.toml").is_file():
+        excluded.add(_PACKAGE.parent)  # a checkout, with the solutions in it
     roots = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix, *_SYSTEM)}
-    found = [place for root in sorted(roots) if root.exists() for place in _without(root, _PACKAGE)]
+    found = [place for root in sorted(roots) if root.exists() for place in _without(root, excluded)]
     return found + [_PACKAGE / name for name in _OURS]
 
 
-def _without(root: Path, excluded: Path) -> Iterator[Path]:
-    """The parts of a folder that leave one of its descendants out."""
-    if root == excluded:
+def _without(root: Path, excluded: set[Path]) -> Iterator[Path]:
+    """The parts of a folder that leave some of its descendants out."""
+    inner = {place for place in excluded if root == place or root in place.parents}
+    if root in inner:
         return
-    if root not in excluded.parents:
+    if not inner:
         yield root
         return
     for child in root.iterdir():
-        yield from _without(child, excluded)
+        if not child.is_symlink():  # what it points to has a path of its own
+            yield from _without(child, inner)
 
 
 def limit(plan: dict[str, Any]) -> None:
@@ -106,7 +115,7 @@ def landlock(plan: dict[str, Any]) -> None:
         os.close(place)
 
     allow(Path("/"), _READ_DIR)  # names, not contents: without it Python finds no module
-    for path in readable():
+    for path in readable(plan["hidden"]):
         allow(path, _READ_FILE | _READ_DIR | _EXECUTE)
     for name in _DEVICES:
         allow(Path(name), _READ_FILE | _WRITE_FILE)
@@ -120,7 +129,7 @@ def landlock(plan: dict[str, Any]) -> None:
 
 def hook(plan: dict[str, Any]) -> Callable[[str, tuple], None]:
     """The audit hook: refuses by name what the fence is there for."""
-    readers = [os.path.realpath(place) for place in readable()]
+    readers = [os.path.realpath(place) for place in readable(plan["hidden"])]
     scratch = [os.path.realpath(plan["scratch"])]
     devices, port, me = [*_DEVICES, "/dev/shm"], plan["port"], os.getpid()
     paths = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2, "os.chmod": 1,

@@ -145,6 +145,7 @@ def _once(submission: Submission, answers: dict[str, str], settled: list[str], r
     reader, writer = os.pipe()
     key = secrets.token_hex(32)
     job = {"pipe": writer, "key": key, "seed": result.seed, "scratch": str(scratch), "settled": settled,
+           "hidden": [str(submission.path.resolve().parent)],
            "cell_seconds": limits.cell_seconds, "seconds": seconds, "bytes": limits.bytes}  # fmt: skip
     process = None
     try:

@@ -190,7 +190,8 @@ def main() -> int:
     sys.modules.setdefault("rfc3987_syntax", None)
     line, examiner = Line(job["pipe"], job["key"]), Examiner(job["seed"], job["cell_seconds"])
     scratch = Path(job["scratch"])
-    plan = {"scratch": str(scratch), "bytes": job["bytes"], "seconds": int(job["seconds"]) + 1, "port": examiner.port}
+    plan = {"scratch": str(scratch), "hidden": job["hidden"], "bytes": job["bytes"],
+            "seconds": int(job["seconds"]) + 1, "port": examiner.port}  # fmt: skip
     kernels = scratch / "jupyter" / "kernels" / "graded"
     kernels.mkdir(parents=True)
     argv = [sys.executable, "-m", "specdec_core.classroom.fence", "-f", "{connection_file}",
