@@ -126,7 +126,7 @@ from specdec_core import theory
 #
 # ## Symbols
 #
-# One symbol has one meaning throughout the book. The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
+# One symbol has one meaning throughout the book, except that in $t(q)$ the $q$ is a number of rows and not a law. The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
 # ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)), and software. **Careful:** Chen and others call the target $q$ and the draft $p$.
 #
 # | here | in code | meaning | Leviathan | Chen | Fu | elsewhere |
@@ -145,7 +145,7 @@ from specdec_core import theory
 # | $N$ | `N` | length of lookahead's n-grams | | | $N$ | `lade`: `LEVEL` |
 # | $G$ | `G` | n-grams checked in a step | | | $G$ | `lade`: `GUESS_SET_SIZE` |
 # | $S$ | `S` | step compression | | | $S$ | |
-# | $t(q)$ | `t` | time of a target forward over $q$ rows | | | | here $q$ is a number of rows, not a law |
+# | $t(q)$ | `t` | time of a target forward over $q$ rows | | | | |
 # | $h$ | `coverage` | probability of a hit | | | | |
 # | $r_i$ | `regularities` | agreement at depth $i$, given a hit | | | | |
 # | $A$ | `accepted` | accepted tokens, given a hit | | | | |
@@ -191,7 +191,7 @@ model = layers * layer + 2 * vocabulary * d
 eagle, medusa = layer + 2 * d * d, 5 * (d * d + d * vocabulary)
 display(Markdown(
     "- **The extra weights of Medusa and EAGLE are usually below 1 %** (short introduction). Counted for a model of "
-    f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (the paper, arXiv:2401.15077, states 0.24); "
+    f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of 70 billion); "
     f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}."
 ))
 
@@ -210,8 +210,8 @@ display(Markdown(
     "- **At every depth α is coverage × regularity** (model-free chapter, section 8.1). Coverage enters once: if the token before was accepted, there was a draft. "
     f"With coverage {coverage} and regularities {regular} a step outputs {once:.2f} tokens; with the product at each depth one would predict {each:.2f}. [10](10_hit_rate.ipynb), *Two factors*.\n"
     "- **An α of 0.2 to 0.4 makes the speedup fall below 1** (the same). It does not follow. One drafted token gains exactly if $t(2) < (1 + \\alpha)\\,t(1)$: "
-    f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. [10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*; "
-    "and free writing does not stay in that range: [00](00_start_here.ipynb), *A win that is worth nothing*.\n"
+    f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. [10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*. "
+    "What free writing reaches in a run: [00](00_start_here.ipynb), *A win that is worth nothing*.\n"
     "- **A miss has paid for a verification in vain** (section 4.3). A miss has nothing to verify and costs $t(1)$; only a *wrong draft* costs more. "
     f"With hits in one step of twenty, each worth 1.5 tokens for 1.3 $t(1)$, the speedup is {miss:.3f}, still above 1. "
     "[05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*; [10](10_hit_rate.ipynb), *Break-even*."
@@ -219,7 +219,7 @@ display(Markdown(
 
 # %% [markdown]
 # - **Translation is a repetitive task, with α of 0.8 to 0.9** (sections 4.2, 8.1 and 11). A translation shares names and numbers with its source, not words. Runs: [10](10_hit_rate.ipynb), *Is translation repetitive?*, and [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
-# - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1). It was, up to 0.6; now it is `speculative_config={"method": "ngram", ...}`. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
+# - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1). The documentation of 0.5 and 0.6 has it; now it is `speculative_config={"method": "ngram", ...}`. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
 #
 # ### Jacobi decoding
 #
@@ -279,6 +279,7 @@ display(Markdown(
 #
 # - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"** (model-free chapter). It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057), *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*. No list of references outside that series of notes was found
 #   that gives the other number to this paper.
+# - **The paper's title trades log(FLOPs) of a step for steps** (lookahead article). Its abstract does; the title is the one above.
 #
 # ### What holds, or holds with a condition
 #

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from . import booklinks
 from .book import BookError, chapters
-from .sitepage import STYLE, body
+from .bookpage import STYLE, body
 
 INDEX = "index.html"
 _PAGE = """<!DOCTYPE html>
