@@ -161,7 +161,7 @@ from specdec_core import theory
 #
 # ### Counting tokens
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 alpha, gamma = 0.8, 4
 output, accepted = theory.expected_tokens(alpha, gamma), theory.expected_accepted(alpha, gamma)
@@ -183,7 +183,7 @@ display(Markdown(
 # - **The loop of the short introduction.** Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus. Two lines do not. The draft's laws, which the test needs, are never stored; and the loop sets `i`
 #   in the body of a `for`, where the next turn overwrites it. The note itself warns of its boundary conditions.
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 d, ffn, vocabulary, layers = 4096, 11008, 32000, 32  # a Llama of 7 billion weights
 layer = 4 * d * d + 3 * d * ffn
@@ -198,7 +198,7 @@ display(Markdown(
 # %% [markdown]
 # ### Prompt lookup and the hit-rate model
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 regular, coverage = [0.8, 0.9], 0.5
 once = theory.hit_rate_tokens(coverage, regular)
@@ -244,7 +244,7 @@ print("pairs that begin with 'sat':", *(f"({a}, {b})" for a, b in pairs if a == 
 #
 # ### Lookahead decoding
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 a, f, N = theory.PAPER_ALPHA, theory.PAPER_F, 5
 E = {b: theory.expected_tokens_b(a, N - 1, b) for b in (15, 30, 60)}
@@ -260,7 +260,7 @@ display(Markdown(
     f"{theory.step_compression(f, N):.2f} for $N = {N}$ and the paper's $f$ = {f}. {here}."
 ))
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 W, G = 15, 15
 rows = theory.lookahead_step_tokens(W, N, G)

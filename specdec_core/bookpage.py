@@ -12,6 +12,16 @@ from .book import BookError
 _SPELLED = {r"\arg\max": r"\text{arg}\,\max", r"\arg\min": r"\text{arg}\,\min"}
 _OTHER_PAGE = re.compile(r'(<a [^>]*?href=")([^":#/]+)\.ipynb(#[^"]*)?(")')
 
+# Code that a notebook shows folded is folded here, too.
+_TEMPLATE = """
+{%- extends 'basic/index.html.j2' -%}
+{%- block input_group -%}
+{%- if cell.metadata.get("jupyter", {}).get("source_hidden") -%}
+<details><summary>Code</summary>{{ super() }}</details>
+{%- else -%}{{ super() }}{%- endif -%}
+{%- endblock -%}
+"""
+
 STYLE = """\
 :root { color-scheme: light; --rule: #d0d0d0; --ink: #1a1a1a; --accent: #0b5394; }
 * { box-sizing: border-box; }
@@ -31,6 +41,7 @@ h2 { margin-top: 2.2em; padding-top: .6em; border-top: 1px solid var(--rule); }
 .input_area, .output_area { overflow-x: auto; margin: .5rem 0; }
 pre, code { font: 14px/1.45 "DejaVu Sans Mono", Menlo, Consolas, monospace; }
 .input_area pre { margin: 0; padding: .7rem .9rem; background: #f6f6f4; border: 1px solid var(--rule); }
+summary { color: #5a5a5a; font: 14px system-ui, "DejaVu Sans", sans-serif; cursor: pointer; }
 .c1 { color: #5a5a5a; font-style: italic; }
 .k, .kn { font-weight: 700; }
 .output_area pre { margin: 0; padding: .2rem .9rem; }
@@ -79,6 +90,7 @@ def body(notebook: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _exporter() -> Any:
+    from jinja2 import DictLoader
     from nbconvert.exporters.html import HTMLExporter
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
@@ -99,4 +111,5 @@ def _exporter() -> Any:
 
         markdown2html.jinja_pass_arg = HTMLExporter.markdown2html.jinja_pass_arg
 
-    return Exporter(template_name="basic")
+    loaders = [DictLoader({"page.html.j2": _TEMPLATE})]
+    return Exporter(template_name="basic", template_file="page.html.j2", extra_loaders=loaders)

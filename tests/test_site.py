@@ -58,6 +58,16 @@ def test_pages_hold_what_the_notebooks_do_and_lead_to_one_another(book):
     assert [link["href"] for link in index.main.select("li a")] == ["00_start.html", "01_more.html"]
 
 
+def test_code_that_the_notebook_folds_is_folded(book):
+    path = book / "chapters" / "01_more.ipynb"
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].metadata["jupyter"] = {"source_hidden": True}
+    nbformat.write(notebook, path)
+    booksite.build(book, book / "site")
+    assert page(book, "01_more").find("details").find("pre").text.strip() == "x = 1"
+    assert page(book, "00_start").find("pre") and not page(book, "00_start").find("details")
+
+
 def test_a_second_build_replaces_the_first_and_nothing_else(book):
     booksite.build(book, book / "site")
     (book / "site" / "02_old.html").write_text("old")
