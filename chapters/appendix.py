@@ -293,7 +293,7 @@ display(Markdown(
 # NBVAL_CHECK_OUTPUT
 p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
 print("the two denominators, whole laws:  ", *(f"{x:.3f}" for x in theory.residual_denominators(p, q)))
-short = np.where(q >= 0.2, q, 0) * np.array([1, 1, 1, 0])  # a top-k that was not renormalized
+short = np.where(q == q.max(), q, 0)  # the most probable token alone, not renormalized
 print("and with a q that lost mass:       ", *(f"{x:.3f}" for x in ((short - np.minimum(p, short)).sum(), np.maximum(p - short, 0).sum())))
 rows = [theory.lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]
 print("rows a step for W = 15, 10, 7:     ", *rows)
