@@ -4,10 +4,13 @@ One notebook carries several attacks, a question each, so that this stays quick;
 question answered rightly, which must keep its points.
 """
 
+import contextlib
 import hashlib
 import json
+import re
 import sys
 
+import psutil
 import pytest
 from classroom_files import ROOT, answer_id, submit
 
@@ -183,6 +186,37 @@ def test_what_a_submission_says_cannot_break_the_report(tmp_path):
     (feedback(result) + as_csv([result]) + as_html([result], "")).encode("utf-8")
 
 
+def running(pid):
+    """Whether a process is there and is more than an entry that nobody has asked for."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere orphans are nobody's children")
+def test_no_process_outlives_its_grading(tmp_path):
+    hide = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+if libc.fork() == 0:
+    libc.setsid()
+    if libc.fork() == 0:  # its parent is gone at once
+        with open("hidden", "w") as out:
+            out.write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+while not os.path.exists("hidden") or not open("hidden").read():
+    time.sleep(0.01)
+def accept(p_x, q_x):
+    raise ValueError(f"{os.getpid()} {open('hidden').read()}")
+"""
+    result = grade(submit(tmp_path, EX, {"01.1": hide}), limits=QUICK)
+    pids = [int(pid) for pid in re.findall(r"\d+", result.questions["01.1"]["message"].partition("ValueError")[2])]
+    assert len(pids) == 2, result.questions["01.1"]  # the kernel, and the one that hid
+    assert not any(map(running, pids))
+    assert result.points == result.of - 1
+
+
 def test_what_lies_among_readable_folders_stays_hidden(tmp_path, monkeypatch):
     """A course in a folder that is readable otherwise, as in many images: /opt/course, with the submissions in it."""
     for name in ("python/lib.py", "course/pyproject.toml", "course/solutions/ex.py", "course/specdec_core/errors.py",
@@ -219,7 +253,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
         (tmp_path / f"{name}.ipynb").write_text(name)
     journal, graded = tmp_path / "journal", []
 
-    def quickly(path, name, limits, seed):
+    def quickly(path, name, limits, seed, stop):
         graded.append(name)
         return Result(name, hashlib.sha256(path.read_bytes()).hexdigest())
 
@@ -244,7 +278,7 @@ def test_one_submission_that_breaks_the_grader_does_not_stop_the_rest(tmp_path, 
     for name in "ab":
         (tmp_path / f"{name}.ipynb").write_text(name)
 
-    def fragile(path, name, limits, seed):
+    def fragile(path, name, limits, seed, stop):
         if name == "a.ipynb":
             raise RuntimeError("no such luck")
         return Result(name)

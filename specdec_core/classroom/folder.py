@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None
     known, begun = _read_journal(journal, names)
     for result in known.values():
         progress(result)
-    lock = threading.Lock()
+    lock, stop = threading.Lock(), threading.Event()
 
     def note(entry: dict[str, Any]) -> None:
         if journal is not None:
@@ -68,7 +68,7 @@ def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None
             return Result(name, outcome=FELLED, notes=["grading ended abruptly while this one was running, twice"])
         note({"begun": name})
         try:
-            return grade(names[name], name, limits, seed)
+            return grade(names[name], name, limits, seed, stop)
         except Exception as error:  # one bad submission does not stop the rest
             return Result(name, outcome=BROKE_OFF, notes=[f"{type(error).__name__}: {error}"])
 
@@ -82,9 +82,13 @@ def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None
             note({"result": asdict(result)})
             progress(result)
     except BaseException:
+        stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        for child in psutil.Process().children():
-            end(child.pid)
+        for future in futures:
+            while not future.done():
+                for child in psutil.Process().children():
+                    end(child.pid)
+                wait([future], timeout=0.5)
         note({"interrupted": True})
         raise
     pool.shutdown()

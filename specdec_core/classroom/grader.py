@@ -77,7 +77,8 @@ class Result:
     peak_bytes: int = 0
 
 
-def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | None = None) -> Result:
+def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | None = None,
+          stop: threading.Event | None = None) -> Result:  # fmt: skip
     """Grade one file; whatever it does, this returns.
 
     Args:
@@ -85,6 +86,7 @@ def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | Non
         name: what to call it in the result.
         limits: bounds on time, memory and processes.
         seed: of the inputs; unpredictable unless given.
+        stop: once set, nothing more is started, and the result means nothing.
     """
     start = time.perf_counter()
     submission = lift(path)
@@ -93,7 +95,7 @@ def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | Non
     if submission.exercise:
         _unanswered(submission, result)
     if not submission.outcome:
-        _run(submission, result, limits)
+        _run(submission, result, limits, stop or threading.Event())
     result.points = sum(entry["points"] for entry in result.questions.values())
     result.seconds = time.perf_counter() - start
     return result
@@ -107,13 +109,13 @@ def _unanswered(submission: Submission, result: Result) -> None:
         result.of += about["points"]
 
 
-def _run(submission: Submission, result: Result, limits: Limits) -> None:
+def _run(submission: Submission, result: Result, limits: Limits, stop: threading.Event) -> None:
     answers = dict(submission.answers)
     settled = [question for question in result.questions if question not in answers]
     deadline = time.monotonic() + limits.seconds
     for _ in range(len(result.questions) + 1):
         left = deadline - time.monotonic()
-        if left <= 0 or not set(answers) - set(settled):
+        if stop.is_set() or left <= 0 or not set(answers) - set(settled):
             break
         trouble, question = _once(submission, answers, settled, result, limits, left)
         if not trouble:
@@ -169,11 +171,13 @@ def _once(submission: Submission, answers: dict[str, str], settled: list[str], r
                     _mark(result, message)
                 elif "trouble" in message:
                     ended = (message["trouble"], message["question"])
+                    break
                 elif "failed" in message:
                     ended = (message["failed"], "")
                     break
                 elif "done" in message:
                     ended = ("", "")
+                    break
         watcher.stop()
         result.peak_bytes = max(result.peak_bytes, watcher.peak)
         return (watcher.reason, at) if watcher.reason else (ended[0], ended[1] or at) if ended[0] else ended

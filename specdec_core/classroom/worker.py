@@ -42,6 +42,14 @@ class Line:
             self._out.write(f"{signature(self._key, text)} {text}\n")
             self._out.flush()
 
+    def end(self, **message: Any) -> None:
+        """Say the last thing there is to say, and wait for the grader to end this process and all its children:
+        while it is there, children that lost their parent are its own, and none is overlooked.
+        """
+        self.say(**message)
+        while True:
+            time.sleep(3600)
+
 
 def signature(key: bytes, text: str) -> str:
     """What proves that a line comes from the worker."""
@@ -126,8 +134,8 @@ class Marks:
         report = yield
         role, question = _role(item)
         if getattr(item.parent, "timed_out", False):
-            self._line.say(trouble="it took longer than a cell may", question=question)
-            os._exit(0)  # what comes after a cell that timed out is worth nothing; the grader starts again
+            # What comes after a cell that timed out is worth nothing; the grader starts again.
+            self._line.end(trouble="it took longer than a cell may", question=question)
         if report.when == "call":
             if role == "answer" and not report.passed:
                 self._broken[question] = _error(item) or "it did not run"
@@ -178,11 +186,10 @@ def _watch(marks: Marks, line: Line) -> None:
         except AttributeError:
             continue  # between two kernels
         if process is not None and process.poll() is not None:
-            line.say(trouble="the kernel died", question=_role(item)[1])
-            os._exit(0)
+            line.end(trouble="the kernel died", question=_role(item)[1])
 
 
-def main() -> int:
+def main() -> None:
     job = json.loads(sys.stdin.read())
     _unreachable()
     # jsonschema compiles a grammar of internationalized addresses when it is loaded, which takes longer than all the
@@ -217,8 +224,7 @@ def main() -> int:
              f"--rootdir={scratch}", "--color=no", "--capture=no"],
             plugins=[marks],
         )  # fmt: skip
-    line.say(done=True)
-    return 0
+    line.end(done=True)
 
 
 def _unreachable() -> None:
@@ -232,4 +238,4 @@ def _unreachable() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
