@@ -99,7 +99,7 @@ def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
         fig = Figure(figsize=(7.6, 4.4))
         axes = fig.add_subplot()
         least = [min(least_regularity(costs, gamma, h, fixed), 1.0) for h in _FINE]
-        axes.fill_between(_FINE, least, color="#EEEEEE", hatch="///", edgecolor="#BBBBBB", linewidth=0)
+        axes.fill_between(_FINE, least, facecolor="#EEEEEE", hatch="///", edgecolor="#BBBBBB")
         lines = axes.contour(x, y, z, levels=LEVELS, colors="#555555", linewidths=0.8, linestyles="--")
         axes.clabel(lines, fmt=lambda level: f"{level:g}×", fontsize=8)
         handles = axes.plot(_FINE, least, color="black", linewidth=2, label="break-even: 1×")
