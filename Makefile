@@ -18,7 +18,7 @@ help:
 	@echo "make book   execute every chapter, write figures/"
 	@echo "make html   the executed chapters as static pages, in site/"
 	@echo "make test   run tests, doctests and chapters"
-	@echo "make lab    open the chapters in JupyterLab"
+	@echo "make lab    open the book in JupyterLab"
 	@echo "make model  fetch the default model          (the targets above do it)"
 	@echo "make env    build the environment in .venv   (the targets above do it)"
 	@echo "make clean  remove .venv and caches; the model stays in its own cache"
@@ -42,7 +42,7 @@ test: model
 	$(CHAPTERS) $(PYTEST_ARGS)
 
 lab: model
-	$(BIN)/jupyter lab chapters
+	$(BIN)/jupyter lab chapters/00_start_here.ipynb
 
 clean:
 	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis site *.egg-info
