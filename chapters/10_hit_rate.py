@@ -129,7 +129,8 @@ for name, drafter in {"autoregressive": NullDrafter, **METHODS}.items():
 # %%
 def raced(prompt):
     """Every method on one prompt; the one that has written least takes the next step."""
-    runs = {name: stream(lane, prompt, drafter(), max_new_tokens=LENGTH, stop=stop) for name, (lane, drafter) in lanes.items()}
+    runs = {name: stream(lane, prompt, drafter(), max_new_tokens=LENGTH, stop=stop)
+            for name, (lane, drafter) in lanes.items()}  # fmt: skip
     going = {name: iter(run) for name, run in runs.items()}
     while going:
         name = min(going, key=lambda name: runs[name].trace.emitted)
@@ -226,10 +227,12 @@ display(Markdown(markdown(rows, columns)))
 
 # %%
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 4.8), sharey=True)
-for axes, pick, title in ((panels[0], lambda t: rates(t)[0], "Coverage h"), (panels[1], lambda t: rates(t)[1][0], "Regularity r₁")):
+picks = {"Coverage h": lambda taken: rates(taken)[0], "Regularity r₁": lambda taken: rates(taken)[1][0]}
+for axes, (title, pick) in zip(panels, picks.items()):
     for i, name in enumerate(METHODS):
         places = [row + 0.27 * (i - 1) for row in range(len(TASKS))]
-        axes.barh(places, [pick(steps[task, name]) for task in TASKS], height=0.25, label=name.replace("_", " "), **style.bar(i))
+        values = [pick(steps[task, name]) for task in TASKS]
+        axes.barh(places, values, height=0.25, label=name.replace("_", " "), **style.bar(i))
     axes.set(title=title, xlim=(0, 1))
     axes.grid(axis="y", visible=False)
 panels[0].set_yticks(range(len(TASKS)), [task.replace("_", " ") for task in TASKS])
@@ -250,7 +253,8 @@ print("    coverage goes", spread(lambda taken: rates(taken)[0]))
 print("    regularity of the first token", spread(lambda taken: rates(taken)[1][0]))
 print("    accepted tokens a hit", spread(lambda taken: (tau(taken) - 1) / rates(taken)[0]))
 w, q = steps["write", "prompt_lookup"], steps["quote", "prompt_lookup"]
-for what, pick in (("coverage", lambda t: rates(t)[0]), ("accepted tokens a hit", lambda t: (tau(t) - 1) / rates(t)[0])):
+picks = {"coverage": lambda t: rates(t)[0], "accepted tokens a hit": lambda t: (tau(t) - 1) / rates(t)[0]}
+for what, pick in picks.items():
     values = [pick(steps[task, "prompt_lookup"]) for task in TASKS]
     print(f"Between the tasks {what} differs by a factor of {max(values) / min(values):.1f}.")
 print(f"Free writing is covered {rates(w)[0]:.2f} of the time, quoting {rates(q)[0]:.2f}; of a hit it accepts", end=" ")
@@ -368,7 +372,7 @@ print(f"{hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0):.4f}")
 # %%
 from specdec_core.costs import measure
 
-costs = measure(lm, widths=(1, 2, 3, 5, 8, 11, 17), context=256, repeats=11)
+costs = measure(lm, widths=(1, 2, 3, 5, 8, 11, 17), context=256, repeats=15)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 
@@ -429,7 +433,8 @@ print(f"measured over predicted, less 1: {np.median(list(off.values())):+.1%} in
 print(f"{np.mean(np.abs(list(off.values()))):.1%} away on average, {max(off.values(), key=abs):+.0%} at worst.")
 signs = sum((x > 1) == (y > 1) for _, x, y in race.values())
 print(f"Predicted and measured are on the same side of 1 in {signs} of {len(race)} cases.")
-torn = [f"{name.replace('_', ' ')} on {task} (τ = {t:.2f}, clock {y:.2f})" for (task, name), (t, _, y) in race.items() if t > 1.03 and y < 1]
+torn = [f"{name.replace('_', ' ')} on {task} (τ = {t:.2f}, clock {y:.2f})"
+        for (task, name), (t, _, y) in race.items() if t > 1.03 and y < 1]  # fmt: skip
 print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(torn) or "none")
 
 # %% [markdown]
@@ -482,8 +487,9 @@ display(Markdown(markdown(rows, columns)))
 # > the lookup; only a *wrong* draft costs a verification. Counted in this run:
 
 # %%
-misses = [step for (_, name), live in races.items() if name in METHODS for step in live.trace.steps if step.tree.size == 0]
-plain = [step for (_, name), live in races.items() if name == "autoregressive" for step in live.trace.steps]
+every = [(name, step) for (_, name), live in races.items() for step in live.trace.steps]
+misses = [step for name, step in every if name in METHODS and step.tree.size == 0]
+plain = [step for name, step in every if name == "autoregressive"]
 print("rows of the forward at a miss:", sorted({len(step.tree.tokens) for step in misses}))
 forwards = [1e3 * np.median([step.seconds["forward"] for step in kind]) for kind in (misses, plain)]
 print(f"its time, in the middle of {len(misses)}: {forwards[0]:.1f} ms; of ordinary steps: {forwards[1]:.1f} ms")
@@ -515,7 +521,7 @@ def best(alpha, t):
 
 machines = {f"s = {s}": (lambda q, s=s: 1 + s * (q - 1)) for s in (0.01, 0.05, 0.2, 0.5)} | {"this machine": costs.t}
 rows = [[name, *(best(alpha, t) for alpha in (0.2, 0.3, 0.4))] for name, t in machines.items()]
-display(Markdown(markdown(rows, ["t(q)", "α = 0.2: best; at γ = 10", "α = 0.3: best; at γ = 10", "α = 0.4: best; at γ = 10"])))
+display(Markdown(markdown(rows, ["t(q)", *(f"α = {alpha}: best; at γ = 10" for alpha in (0.2, 0.3, 0.4))])))
 
 # %%
 lost = [alpha for alpha in (0.2, 0.3, 0.4) if best_gamma_measured([alpha] * 10, costs.t) == 0]
@@ -563,8 +569,9 @@ def readings(taken):
     return h * r[0], accepted / tested if tested else 0.0, alpha_for(min(tau(taken), 11), 10)
 
 
-alphas = {task: [max(found) for found in zip(*(readings(steps[task, name]) for name in METHODS))] for task in TASKS}
-rows = [[task.replace("_", " "), *(f"{value:.2f}" for value in alphas[task])] for task in sorted(TASKS, key=lambda t: -alphas[t][0])]
+alphas = {task: np.max([readings(steps[task, name]) for name in METHODS], axis=0) for task in TASKS}
+order = sorted(TASKS, key=lambda task: -alphas[task][0])
+rows = [[task.replace("_", " "), *(f"{value:.2f}" for value in alphas[task])] for task in order]
 display(Markdown(markdown(rows, ["task", "α₁ = h r₁", "regularity alone", "constant α giving τ"])))
 
 # %% [markdown]
@@ -581,13 +588,14 @@ for task in ("translate", "write"):
     for (prompt, tokens), taken in zip(answers[task], by_prompt[task, "prompt_lookup"]):
         copied = len(set(tokens) & set(prompt)) / len(set(tokens))
         tail = tokenizer.decode(tokens[-20:]).replace("\n", " / ")
-        print(f"{task}: τ = {tau(taken):.2f}, α₁ = {readings(taken)[0]:.2f}; {repeated(tokens):.0%} of its 4-grams are repetitions,", end=" ")
+        print(f"{task}: τ = {tau(taken):.2f}, α₁ = {readings(taken)[0]:.2f};", end=" ")
+        print(f"{repeated(tokens):.0%} of its 4-grams are repetitions,", end=" ")
         print(f"{copied:.0%} of its distinct tokens stand in the prompt\n    …{tail}")
 
 # %%
 named = ["summarize", "edit_code", "complete_code", "translate"]
 high = [task for task in named if max(alphas[task][0], alphas[task][2]) >= 0.8]
-place = sorted(TASKS, key=lambda t: -alphas[t][0]).index("translate") + 1
+place = order.index("translate") + 1
 loops = sum(repeated(tokens) > 0.4 for _, tokens in answers["translate"])
 display(Markdown(
     f"> **Measured.** Translation has $\\alpha_1$ = {alphas['translate'][0]:.2f} with the best of three methods, place {place} of {len(TASKS)}; the constant that gives its τ is "
