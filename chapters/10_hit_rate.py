@@ -702,6 +702,3 @@ display(Markdown(
 # - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
 # - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): drafts as long as the match is
 # - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851); Spec-Bench, quoted above, is at [github.com/hemingkx/Spec-Bench](https://github.com/hemingkx/Spec-Bench)
-#
-# ---
-# **Previous:** [09 · Suffix decoding](09_suffix_decoding.ipynb) · **Next:** [11 · Choosing](11_choosing.ipynb): all methods, all tasks, one table.
