@@ -2,6 +2,7 @@
 
 import ast
 import json
+import signal
 from pathlib import Path
 
 import nbformat
@@ -165,7 +166,15 @@ def test_a_new_chapter_renews_the_links_of_its_neighbors_and_the_contents(tmp_pa
     assert "- **[78 · More](78_more.ipynb)**\n  Is it long?\n  <br><sub>A part</sub>" in listed
 
 
-def test_an_interrupted_build_leaves_the_last_whole_one(tmp_path, capsys):
+@pytest.fixture
+def heeds_interrupts():
+    """A process that was started in the background ignores SIGINT, and so do those it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_build_leaves_the_last_whole_one(tmp_path, capsys, heeds_interrupts):
     source = chapter(tmp_path, ["print(1)"])
     bookbuild.build(source, tmp_path)
     notebook = source.with_suffix(".ipynb")
