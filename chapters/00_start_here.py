@@ -30,7 +30,7 @@
 # **Taken for granted:** some Python, and a rough idea of what a language model does: tokens go in, a score for
 # each possible next token comes out. No probability theory yet, and no GPU.
 #
-# **Time:** 25 minutes of reading. The cells take about two minutes on two CPU cores; run them in order, with nothing
+# **Time:** 25 minutes of reading. The cells take little more than a minute on two CPU cores; run them in order, with nothing
 # else going on, because half of them use a stopwatch.
 
 # %% [markdown]

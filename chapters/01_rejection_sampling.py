@@ -30,7 +30,7 @@
 #
 # **Taken for granted:** chapter 00, and probabilities that add up to one. Nothing about rejection sampling.
 #
-# **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores. Until the last three sections no model takes part.
+# **Time:** 40 minutes of reading; the cells take about a minute on two CPU cores. Until the last three sections no model takes part.
 
 # %% [markdown]
 # ## Set up

@@ -31,7 +31,7 @@
 # **Taken for granted:** chapter 00: a forward checks a whole draft, τ counts the tokens a forward yields, $t(q)$ is the time of a
 # forward with $q$ rows. Chapter 01 helps in one section.
 #
-# **Time:** 30 minutes of reading. The cells take about two minutes on two CPU cores; half of them use a stopwatch, so run
+# **Time:** 30 minutes of reading. The cells take little more than a minute on two CPU cores; half of them use a stopwatch, so run
 # them with nothing else going on.
 
 # %% [markdown]

@@ -31,7 +31,7 @@
 #
 # **Taken for granted:** chapter 06, above all its last section; $t(q)$ and τ from chapter 00, sample-then-match from chapter 01.
 #
-# **Time:** 40 minutes of reading; the cells take little more than a minute on two CPU cores.
+# **Time:** 40 minutes of reading; the cells take about a minute and a half on two CPU cores.
 
 # %% [markdown]
 # ## Set up

@@ -30,7 +30,7 @@
 #
 # **Taken for granted:** chapters 00 and 05: τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows, and the formula of the model-free methods.
 #
-# **Time:** 30 minutes of reading. The cells take about a minute and a half on two CPU cores; the last third uses a stopwatch, so run them with
+# **Time:** 30 minutes of reading. The cells take about a minute on two CPU cores; the last third uses a stopwatch, so run them with
 # nothing else going on.
 
 # %% [markdown]

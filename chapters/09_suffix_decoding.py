@@ -30,7 +30,7 @@
 #
 # **Taken for granted:** chapters 00 and 05; the tree check from chapter 08.
 #
-# **Time:** 30 minutes of reading. The cells take about a minute and a half on two CPU cores; some use a stopwatch, so run them with nothing else going on.
+# **Time:** 30 minutes of reading. The cells take about a minute on two CPU cores; some use a stopwatch, so run them with nothing else going on.
 
 # %% [markdown]
 # ## Set up
