@@ -63,7 +63,7 @@ def _execute(
 
     name, code = number(source), [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     client = NotebookClient(
-        notebook, timeout=timeout, kernel_manager_class=_this_python(), kernel_name="python3",
+        notebook, timeout=timeout, kernel_manager_class=this_python(), kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
         coalesce_streams=True, shutdown_kernel="immediate", extra_arguments=["--log-level=ERROR"],
     )  # fmt: skip
@@ -93,7 +93,7 @@ def _execute(
     return warned, drawn
 
 
-def _this_python() -> type:
+def this_python() -> type:
     """A kernel manager that starts this interpreter, whatever kernels the user has registered."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager

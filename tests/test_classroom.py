@@ -52,6 +52,14 @@ def test_notebooks_regenerate_byte_for_byte():
     assert made == set(wanted) - {sheets.SHEETS}
 
 
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_solutions_are_committed_executed_and_pass_their_checks(exercise):
+    code = [c for c in notebook("solutions", exercise).cells if c.cell_type == "code"]
+    assert [c.execution_count for c in code] == list(range(1, len(code) + 1))
+    checks = [c for c in code if c.id.endswith("-check")]
+    assert checks and all(": right." in c.outputs[0].text and len(c.outputs) == 1 for c in checks)
+
+
 def test_every_question_has_an_examiner_and_every_examiner_a_question():
     assert list(QUESTIONS) == list(ABOUT)
     for exercise, sheet in sheets.sheets().items():

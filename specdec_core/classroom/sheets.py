@@ -209,17 +209,38 @@ def table() -> str:
     return "\n".join([*lines, "| all | " + " | ".join(map(str, total)) + " |"])
 
 
+def _execute(notebook: Any, source: Path) -> None:
+    """Run a solution notebook in place, by this interpreter; its checks print the same at every run."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    from ..bookbuild import this_python
+
+    about = notebook.metadata.copy()
+    client = NotebookClient(
+        notebook, timeout=120, kernel_manager_class=this_python(), kernel_name="python3", record_timing=False,
+        coalesce_streams=True, resources={"metadata": {"path": str(source.parent)}},
+        extra_arguments=["--log-level=ERROR"],
+    )  # fmt: skip
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise SheetError(f"{source.name}: a solution fails its own check.\n{error}") from error
+    notebook.metadata = about
+
+
 def wanted(root: Path) -> dict[Path, str]:
-    """All generated files and what should be in them.
+    """All generated files and what should be in them. The solutions are executed.
 
     Raises:
-        SheetError: if a source breaks the format.
+        SheetError: if a source breaks the format, or a solution fails its check.
     """
     import nbformat
 
     made, all_sheets = {}, {}
     for source in sources(root):
         solution, exercise, all_sheets[source.stem] = build(source)
+        _execute(solution, source)
         for folder, notebook in (("solutions", solution), ("exercises", exercise)):
             nbformat.validate(notebook)
             text = nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
