@@ -8,7 +8,7 @@ import tiny_model
 import torch
 from tiny_models import tiny
 
-from specdec_core import costs
+from specdec_core import costs, kept_costs
 from specdec_core.cli import main
 from specdec_core.commands.costs import batch_table
 from specdec_core.costs import Costs
@@ -166,19 +166,20 @@ def test_costs_are_kept_for_one_model_and_place(tmp_path, monkeypatch):
 
     monkeypatch.setenv("SPECDEC_HOME", str(tmp_path))
     with pytest.raises(SpecdecError, match="run `specdec costs`"):
-        costs.kept(Loaded, lm())
+        kept_costs.kept(Loaded, lm())
     pair = Costs(256, 7, (1, 2), (0.2, 0.3), (0.2, 0.3), (0.2, 0.3), batch=2)
     measured = Costs(256, 7, (1, 2), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2), larger=(pair,))
-    path = costs.keep(measured, Loaded, lm())
-    assert path.is_relative_to(tmp_path) and costs.kept(Loaded, lm()) == measured == costs.kept_or_none(Loaded, lm())
+    path = kept_costs.keep(measured, Loaded, lm())
+    assert path.is_relative_to(tmp_path)
+    assert kept_costs.kept(Loaded, lm()) == measured == kept_costs.kept_or_none(Loaded, lm())
     for other in (lm(numerics="invariant"), lm("eager")):
-        assert costs.kept_or_none(Loaded, other) is None
+        assert kept_costs.kept_or_none(Loaded, other) is None
         with pytest.raises(SpecdecError, match="run `specdec costs`"):
-            costs.kept(Loaded, other)
+            kept_costs.kept(Loaded, other)
     path.write_text("{")
     with pytest.raises(SpecdecError, match="cannot be read"):
-        costs.kept(Loaded, lm())
-    assert costs.kept_or_none(Loaded, lm()) is None
+        kept_costs.kept(Loaded, lm())
+    assert kept_costs.kept_or_none(Loaded, lm()) is None
 
 
 def test_alpha_for_inverts_the_expectation():
@@ -212,7 +213,7 @@ def specdec(folder, tmp_path, monkeypatch, capsys):
     torch.set_num_threads(threads)
 
 
-def kept_costs(tmp_path):
+def stored_costs(tmp_path):
     (path,) = (tmp_path / "costs").iterdir()
     return Costs.from_json(json.loads(path.read_text())["costs"])
 
@@ -220,19 +221,19 @@ def kept_costs(tmp_path):
 def test_the_command_prints_and_keeps_batches(specdec, tmp_path):
     status, out, err = specdec()
     assert status == 0, err
-    kept = kept_costs(tmp_path)
+    kept = stored_costs(tmp_path)
     assert [part.batch for part in kept.by_batch] == list(costs.BATCHES)
     assert all(part.widths == (1, 3) for part in kept.by_batch)
     assert batch_table(kept) in out
     assert specdec("--batches", "1")[0] == 0
-    assert kept_costs(tmp_path).larger == ()
+    assert stored_costs(tmp_path).larger == ()
     status, out, _ = specdec("--batches", "3")
-    assert status == 0 and [part.batch for part in kept_costs(tmp_path).by_batch] == [1, 3] and "B = 3" in out
+    assert status == 0 and [part.batch for part in stored_costs(tmp_path).by_batch] == [1, 3] and "B = 3" in out
 
 
 def test_the_command_leaves_batches_out_where_there_are_none_but_not_when_asked(specdec, tmp_path):
     status, out, err = specdec("--numerics", "invariant")
     assert status == 0 and "t(q, B) is left out: numerics='invariant' runs one sequence at a time" in err
-    assert "t(q, B)" not in out and kept_costs(tmp_path).larger == ()
+    assert "t(q, B)" not in out and stored_costs(tmp_path).larger == ()
     status, _, err = specdec("--numerics", "invariant", "--batches", "2")
     assert status == 2 and "runs one sequence at a time" in err

@@ -23,12 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from .. import costs, machine
+    from .. import costs, kept_costs, machine
 
     loaded, lm = open_model(arguments)
     measured = _measure(arguments, lm)
     uncached = costs.measure_uncached(loaded.model, [max(1, arguments.context)], arguments.repeats)
-    path = costs.keep(measured, loaded, lm, uncached=uncached)
+    path = kept_costs.keep(measured, loaded, lm, uncached=uncached)
     threads = torch.get_num_threads()
     print(f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))

@@ -42,10 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..costs import kept_or_none
     from ..drafters import Adaptive
     from ..engine import stream
     from ..errors import SpecdecError
+    from ..kept_costs import kept_or_none
     from ..methods import Context, build, check
     from ..sampling import Sampling
     from ..stopping import Stop

@@ -111,7 +111,7 @@ def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
 def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any]) -> tuple[Any, Any, dict]:
     """The loaded model, the race run on it, and its settings."""
     from ..bench import race
-    from ..costs import kept_or_none
+    from ..kept_costs import kept_or_none
     from ..sampling import Sampling
 
     loaded, lm = open_model(arguments, release=not arguments.peer)

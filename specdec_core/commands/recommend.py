@@ -76,14 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _costs(loaded: Any, lm: Any) -> Any:
     """t(q): kept from before, or measured now."""
-    from .. import costs
+    from .. import costs, kept_costs
 
-    if found := costs.kept_or_none(loaded, lm):
+    if found := kept_costs.kept_or_none(loaded, lm):
         return found
     print("measuring t(q), the time of a forward over q tokens", file=sys.stderr)
     context = min(256, lm.max_length // 2)
     found = costs.measure(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
-    costs.keep(found, loaded, lm)
+    kept_costs.keep(found, loaded, lm)
     return found
 
 
