@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from .interface import LanguageModel
 from .methods import BASELINE
 from .rounds import Divergence, Race
@@ -50,3 +52,34 @@ def logit_gap(lm: LanguageModel, context: Sequence[int]) -> float:
     lm.prefill(context[:-1], reserve=1)
     largest, second = lm.forward(DraftTree.empty(context[-1])).logits[0].double().topk(2).values.tolist()
     return largest - second
+
+
+def reread(lm: LanguageModel, prompt: Sequence[int], answer: Sequence[int], width: int) -> torch.Tensor:
+    """The rows of logits behind an answer that is known, from forwards over ``width`` tokens of it at a time.
+
+    ``width`` 1 is autoregressive decoding; a larger one is a run whose drafts are all right. Were there no rounding,
+    the rows would be the same.
+
+    Args:
+        prompt: at least one token.
+        answer: the tokens that follow; row i is the law of token i of the answer.
+        width: rows of a forward, at least 1; the last forward may have fewer.
+
+    Returns:
+        (len(answer), V).
+
+    Example:
+        >>> from specdec_core.toy import TableLM
+        >>> lm = TableLM.random(4)
+        >>> bool((reread(lm, [0], [1, 2, 3], 1) == reread(lm, [0], [1, 2, 3], 2)).all())
+        True
+    """
+    if width < 1 or not prompt:
+        raise ValueError(f"width must be at least 1, and so must the prompt; got {width} and {len(prompt)} tokens")
+    lm.prefill(prompt[:-1], reserve=len(answer) + width)
+    read, rows = [prompt[-1], *answer[:-1]] if answer else [], []
+    for start in range(0, len(read), width):
+        chunk = read[start : start + width]
+        rows.append(lm.forward(DraftTree.chain(chunk[0], chunk[1:])).logits.clone())
+        lm.commit(range(len(chunk)))
+    return torch.cat(rows) if rows else torch.empty(0, lm.vocab_size)

@@ -35,10 +35,20 @@ from .lookahead import (
     lookahead_step_tokens,
     step_compression,
 )
+from .rounding import (
+    BITS,
+    flip_rate,
+    identical_probability,
+    law_shift_bound,
+    near_tie_density,
+    rounded,
+    spacing,
+)
 from .speed import best_gamma, best_gamma_measured, measured_cost, speedup, speedup_measured
 from .trees import BestTree, best_tree, expected_tokens_tree, grow_tree
 
 __all__ = [
+    "BITS",
     "PAPER_ALPHA",
     "PAPER_F",
     "AlphaF",
@@ -55,12 +65,18 @@ __all__ = [
     "expected_tokens_by_depth",
     "expected_tokens_tree",
     "fit_alpha_f",
+    "flip_rate",
     "grow_tree",
     "hit_rate_speedup",
     "hit_rate_tokens",
+    "identical_probability",
+    "law_shift_bound",
     "lookahead_step_tokens",
     "measured_cost",
+    "near_tie_density",
     "residual_denominators",
+    "rounded",
+    "spacing",
     "speedup",
     "speedup_measured",
     "step_compression",
