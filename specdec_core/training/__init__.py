@@ -1,0 +1,1 @@
+"""Weights for the drafters that need some: the target's own text, and one recipe a drafter."""
