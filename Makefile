@@ -12,16 +12,17 @@ BIN := .venv/bin
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 CHAPTERS := $(BIN)/python -m pytest -o addopts= --nbval-lax chapters
 
-.PHONY: help env model book html test lab clean
+.PHONY: help env model book html test browser lab clean
 
 help:
-	@echo "make book   execute every chapter, write figures/"
-	@echo "make html   the executed chapters as static pages, in site/"
-	@echo "make test   run tests, doctests and chapters"
-	@echo "make lab    open the book in JupyterLab"
-	@echo "make model  fetch the default model          (the targets above do it)"
-	@echo "make env    build the environment in .venv   (the targets above do it)"
-	@echo "make clean  remove .venv and caches; the model stays in its own cache"
+	@echo "make book     execute every chapter, write figures/"
+	@echo "make html     the executed chapters as static pages, in site/"
+	@echo "make test     run tests, doctests and chapters"
+	@echo "make browser  run every chapter in JupyterLab in a headless Chromium"
+	@echo "make lab      open the book in JupyterLab"
+	@echo "make model    fetch the default model          (the targets above do it)"
+	@echo "make env      build the environment in .venv   (the targets above do it)"
+	@echo "make clean    remove .venv and caches; the model stays in its own cache"
 
 env:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
@@ -40,6 +41,11 @@ html: env
 test: model
 	$(TESTS) $(PYTEST_ARGS)
 	$(CHAPTERS) $(PYTEST_ARGS)
+
+browser: model
+	@$(BIN)/python -c "import playwright" 2>/dev/null || \
+	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
 lab: model
 	$(BIN)/jupyter lab chapters/00_start_here.ipynb
