@@ -17,6 +17,7 @@ from torch import nn
 from .corpus import Batch, Corpus
 from .feature_draft import Frozen, count_hits, target_laws
 
+TOP = 10  # guesses of a head whose accuracy is measured
 DECAY = 0.8  # a head's loss counts so much less than that of the head before it (section 2.2.1)
 
 
@@ -55,6 +56,7 @@ class MedusaHeads(nn.Module):
         if heads < 1 or blocks < 1:
             raise ValueError(f"there must be a head, and a block in it; got heads={heads}, blocks={blocks}")
         self.frozen, dim = frozen, frozen.head.shape[1]
+        self.extra_options = {"heads": heads, "blocks": blocks, "turn": turn}
         self.heads = nn.ModuleList(nn.Sequential(*(Block(dim) for _ in range(blocks))) for _ in range(heads))
         self.turns = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(heads * turn))
         for matrix in self.turns:
@@ -134,21 +136,17 @@ class MedusaObjective:
             counts[head, top] = len(answers) - right.sum()
         return counts
 
+    def tables(self, corpus: Corpus, device: str = "cpu", top: int = TOP) -> dict[str, torch.Tensor]:
+        """What goes into the weight file beside the weights: "accuracy" (H, top) float64, for the tree search.
 
-@torch.no_grad()
-def accuracy(objective: MedusaObjective, corpus: Corpus, top: int = 10, device: str = "cpu",
-             limit: int | None = None) -> torch.Tensor:  # fmt: skip
-    """(H, top) share of held-out greedy answer tokens that are head k's r-th guess; the table of the tree search.
-
-    Args:
-        limit: read so many conversations at most.
-    """
-    heads = len(objective.module.heads)
-    counts = torch.zeros(heads, top + 1)
-    rows = corpus.held_out[corpus.temperature[corpus.held_out].numpy() == 0][:limit]
-    objective.module.eval()
-    for start in range(0, len(rows), 4):
-        with torch.autocast(torch.device(device).type, torch.bfloat16):
-            counts += objective.ranked_hits(corpus.batch(rows[start : start + 4], device), heads, top).cpu()
-    objective.module.train()
-    return counts[:, :top] / counts.sum(-1, keepdim=True).clamp(min=1)
+        ``accuracy[k, r]`` is the share of held-out greedy answer tokens that are head k's guess of rank r.
+        """
+        heads, held_out = len(self.module.heads), corpus.held_out
+        counts = torch.zeros(heads, top + 1, dtype=torch.float64)
+        rows = held_out[corpus.temperature[held_out].numpy() == 0]
+        self.module.eval()
+        for start in range(0, len(rows), 4):
+            with torch.autocast(torch.device(device).type, torch.bfloat16):
+                counts += self.ranked_hits(corpus.batch(rows[start : start + 4], device), heads, top)
+        self.module.train()
+        return {"accuracy": counts[:, :top] / counts.sum(-1, keepdim=True).clamp(min=1)}
