@@ -14,6 +14,7 @@ All three return tokens whose law is exactly p's. Greedy decoding is T = 0, wher
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +59,10 @@ class Verdict:
     def accepted(self) -> int:
         """k, the number of draft tokens kept."""
         return len(self.path) - 1
+
+
+# A way to verify: `verify` is lossless; others, marked as not, may stand in its place (`typical`).
+Rule = Callable[["Laws | np.ndarray", DraftTree, Rng], Verdict]
 
 
 def accept_probability(p_x: float, q_x: float) -> float:
