@@ -168,7 +168,8 @@ def matcher(tokenizer: Any = None, text: str = EXAMPLE, max_n: int = 2, num_toke
     unit = widgets.Dropdown(options=list(units), value="words", description="unit", **wide)
     n = widgets.IntSlider(value=max_n, min=1, max=8, description="longest n", **wide)
     count = widgets.IntSlider(value=num_tokens, min=1, max=20, description="num_tokens", **wide)
-    which = widgets.ToggleButtons(options=["last", "first"], value="last", description="match", **wide)
+    narrow = {"style": {**wide["style"], "button_width": "80px"}}  # else the label does not fit beside the buttons
+    which = widgets.ToggleButtons(options=["last", "first"], value="last", description="match", **narrow)
     out = widgets.HTML()
 
     def draw(_: Any = None) -> None:

@@ -233,7 +233,8 @@ def _outline(nodes: Sequence[tuple[Any, int, int]], texts: dict[Any, str]) -> st
     def walk(row: int, depth: int) -> None:
         if row:
             key, _, weight = nodes[row - 1]
-            lines.append(f"{weight:4} {'   ' * depth}{_span(texts[key].strip() or texts[key], 'draft')}")
+            text = texts[key].strip() or texts[key].replace(" ", "␣")
+            lines.append(f"{weight:4} {'   ' * depth}{_span(text, 'draft')}")
         for child in children.get(row, ()):
             walk(child, depth + 1)
 

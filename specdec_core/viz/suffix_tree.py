@@ -116,7 +116,7 @@ def page(past: Sequence[tuple[Sequence[Any], Sequence[str]]], now: tuple[Sequenc
     for one_keys, one_shown in (*past, now):
         for key, text in zip(one_keys, one_shown, strict=True):
             if names.setdefault(key, len(names)) == len(texts):
-                texts.append(text.strip() or text.replace("\n", "↵"))
+                texts.append(text.strip() or text.replace("\n", "↵").replace(" ", "␣"))
     coded = [as_text(names[key] for key in one) for one, _ in past]
     text = as_text(names[key] for key in keys[:tokens])
     drafter, draft = read(coded, text, nodes, depth, factor)

@@ -2,12 +2,10 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from lab import serve
 
-ROOT = Path(__file__).parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -40,8 +38,8 @@ def server(chromium, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def screenshots():
+def screenshots(request):
     """Where the pictures go; those of an earlier run are kept until their chapter is taken again."""
-    folder = ROOT / "browser-screenshots"
+    folder = request.config.rootpath / "browser-screenshots"
     folder.mkdir(exist_ok=True)
     return folder

@@ -4,15 +4,25 @@ Cells are read from JupyterLab's own model of the notebook, whatever is folded o
 read from the page, by the classes that ipywidgets gives its elements.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets.map((cell, index) => ({
-    place: index, code: cell.model.type === "code" && cell.model.sharedModel.getSource().trim() !== "",
-    count: cell.model.executionCount ?? null, outputs: cell.model.outputs ? cell.model.outputs.toJSON() : []}))"""
+CELLS = """view => window.jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model).map((model, place) => {
+    const outputs = Array.from({length: model.outputs?.length ?? 0}, (_, i) => model.outputs.get(i));
+    const errors = outputs.filter(output => output.type === "error").map(output => output.toJSON());
+    return {
+        place,
+        waits: model.type === "code" && model.sharedModel.getSource().trim() !== "" && model.executionCount === null,
+        errors: errors.map(error => `${error.ename}: ${error.evalue}`),
+        widgets: outputs.filter(output => view in output.data).length,
+    };
+})"""
 IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
 CONTROLS = {
     "play": ".widget-play",
@@ -25,6 +35,13 @@ CONTROLS = {
     "text": ".widget-text",
     "text area": ".widget-textarea",
 }
+# Scrolls one screen down, unless the last cell is in sight.
+BELOW = """it => {
+    const end = box => box.getBoundingClientRect().bottom;
+    const below = end([...it.querySelectorAll(".jp-Cell")].at(-1)) > end(it);
+    if (below) it.scrollBy(0, it.clientHeight - 60);
+    return below;
+}"""
 # What an output shows besides its controls.
 SHOWN = """(output, controls) => {
     const copy = output.cloneNode(true);
@@ -34,26 +51,41 @@ SHOWN = """(output, controls) => {
 }"""
 
 
-class NotebookPage:
-    """A notebook that is open in JupyterLab.
+@contextmanager
+def opened(browser: Any, address: str, timeout: float = 300) -> Iterator[NotebookPage]:
+    """A notebook in a window of its own, ready to run; its kernel ends with the block.
 
     Args:
-        page: of playwright, on a notebook's address.
-        timeout: seconds until the notebook is there and its kernel ready.
+        browser: of playwright.
+        address: of the notebook.
+        timeout: seconds until the notebook is there and its kernel ready, and for each click.
     """
+    with browser.new_context(viewport={"width": 1280, "height": 1500}) as context:
+        context.set_default_timeout(timeout * 1000)
+        tab = context.new_page()
+        tab.goto(address)
+        page = NotebookPage(tab)
+        tab.locator(".jp-Notebook .jp-Cell").first.wait_for()
+        page.idle(timeout)
+        try:
+            yield page
+        finally:
+            tab.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
-    def __init__(self, page: Any, timeout: float = 300) -> None:
+
+class NotebookPage:
+    """A notebook that is open in JupyterLab; ``page`` is playwright's."""
+
+    def __init__(self, page: Any) -> None:
         self.page = page
-        page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=timeout * 1000)
-        self.idle(timeout)
 
     def idle(self, timeout: float) -> None:
         """Wait until the kernel is there and has nothing to do."""
         self.page.wait_for_function(IDLE, timeout=timeout * 1000)
 
     def cells(self) -> list[dict[str, Any]]:
-        """Every cell: its place, whether it holds code, its execution count, its outputs as in the file."""
-        return self.page.evaluate(CELLS)
+        """Every cell: its place, whether it holds code that has not run, its errors, how many outputs are widgets."""
+        return self.page.evaluate(CELLS, VIEW)
 
     def run_all(self, timeout: float) -> None:
         """Run All Cells, from the menu, and wait until each has finished.
@@ -64,19 +96,17 @@ class NotebookPage:
         self.page.locator(".lm-MenuBar-item, .jp-MenuBar-item").filter(has_text="Run").first.click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         deadline = time.monotonic() + timeout
-        while waiting := [cell for cell in self.cells() if cell["code"] and cell["count"] is None]:
+        while waiting := [cell["place"] for cell in self.cells() if cell["waits"]]:
             self.refuse_errors()
-            assert time.monotonic() < deadline, f"cell {waiting[0]['place']} had not finished after {timeout:.0f} s"
-            self.page.wait_for_timeout(1000)
+            assert time.monotonic() < deadline, f"cell {waiting[0]} had not finished after {timeout:.0f} s"
+            self.page.wait_for_timeout(2000)
         self.idle(60)
         self.refuse_errors()
 
     def refuse_errors(self) -> None:
         """Raise AssertionError if an output, a formula or a dialog reports an error."""
-        for cell in self.cells():
-            for output in cell["outputs"]:
-                error = output["output_type"] == "error"
-                assert not error, f"cell {cell['place']} failed: {output['ename']}: {output['evalue']}"
+        failed = {cell["place"]: cell["errors"] for cell in self.cells() if cell["errors"]}
+        assert not failed, f"cells failed: {failed}"
         dialogs = self.page.locator(".jp-Dialog").all_inner_texts()
         assert not dialogs, f"JupyterLab asks: {dialogs}"
         formulas = self.page.locator("mjx-merror").all_inner_texts()
@@ -84,20 +114,20 @@ class NotebookPage:
 
     def widgets(self, timeout: float) -> list[Any]:
         """The outputs that hold a widget, each of them drawn, in the order of the page."""
-        count = sum(VIEW in output.get("data", {}) for cell in self.cells() for output in cell["outputs"])
+        count = sum(cell["widgets"] for cell in self.cells())
         found = self.page.locator(".jp-OutputArea-output:has(> .jupyter-widgets)")
         if count:
             found.nth(count - 1).wait_for(timeout=timeout * 1000)
         assert found.count() == count, f"{count} outputs hold a widget, {found.count()} are drawn"
         return found.all()
 
-    def settle(self, widget: Any, timeout: float) -> None:
-        """Wait until a widget has answered all that it was asked before."""
-        last = None
-        while (now := shown(widget)) != last:
+    def settle(self, widget: Any, limit: float = 5) -> None:
+        """Wait until a widget has answered all that it was asked before; one that plays never has, hence the limit."""
+        last, deadline = None, time.monotonic() + limit
+        while (now := shown(widget)) != last and time.monotonic() < deadline:
             last = now
             self.page.wait_for_timeout(500)
-            self.idle(timeout)
+            self.idle(60)
 
     def picture(self, folder: Path, name: str) -> None:
         """The whole notebook, one screen after another, as ``name-01.png`` and so on."""
@@ -110,9 +140,7 @@ class NotebookPage:
             number += 1
             self.page.wait_for_timeout(300)
             inside.screenshot(path=folder / f"{name}-{number:02}.png")
-            below = inside.evaluate(
-                "it => { const top = it.scrollTop; it.scrollBy(0, it.clientHeight - 60); return it.scrollTop > top; }"
-            )
+            below = inside.evaluate(BELOW)
 
 
 def controls(widget: Any) -> list[tuple[str, Any]]:
@@ -139,12 +167,12 @@ def changes(page: NotebookPage, widget: Any, kind: str, control: Any, timeout: f
         kind, control: one of the pairs of `controls`.
         timeout: seconds to wait for a change after each move.
     """
-    page.settle(widget, timeout)
+    page.settle(widget)
     before, changed = shown(widget), False
     control.scroll_into_view_if_needed()
     for _ in _MOVES[kind.partition(" '")[0]](control):
         changed = changed or _until(lambda: shown(widget) != before, page, timeout)
-        page.settle(widget, timeout)
+        page.settle(widget)
     return changed
 
 

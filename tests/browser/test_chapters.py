@@ -1,11 +1,12 @@
 """Every chapter, as its reader has it: opened in JupyterLab, all cells run, every widget played with."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
-from conftest import ROOT
-from notebook_page import NotebookPage, changes, controls
+from notebook_page import changes, controls, opened
 
-CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 
 
 def test_there_are_chapters():
@@ -20,10 +21,7 @@ def test_a_chapter_runs_and_its_widgets_answer(chapter, chromium, server, screen
             cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, server.folder / chapter.name)
     patience = request.config.getoption("widget_timeout")
-    with chromium.new_context(viewport={"width": 1280, "height": 1500}) as context:
-        tab = context.new_page()
-        tab.goto(server.page(chapter.name))
-        page = NotebookPage(tab)
+    with opened(chromium, server.page(chapter.name)) as page:
         try:
             page.run_all(request.config.getoption("chapter_timeout"))
             widgets = page.widgets(patience)
