@@ -23,6 +23,7 @@ COMMANDS = {
     "recommend": ("recommend", "say which method to use for given prompts on this machine, and how to serve it"),
     "profile": ("profile", "say where a step's time goes, and how near the machine's limits it comes"),
     "costs": ("costs", "measure t(q), the time of a forward over q tokens, and keep it"),
+    "train": ("train", "let the target write text, and train drafters on it"),
     "grade": ("grade", "score notebooks with answers to the exercises"),
     "generate": ("generate", "stream one answer with the accepted draft tokens marked"),
 }

@@ -23,7 +23,11 @@ _ROWS = 16
 
 def unfit(model: PreTrainedModel) -> str | None:
     """Why this model cannot be packed here, or None if it can."""
-    weight = model.get_input_embeddings().weight
+    return no_kernels(model.get_input_embeddings().weight) or llama.unfit(model)
+
+
+def no_kernels(weight: torch.Tensor) -> str | None:
+    """Why a matrix of this type cannot be packed on this machine, or None if it can."""
     if weight.device.type != "cpu":
         return f"packing is for CPUs; the model is on {weight.device}"
     if not torch.backends.mkldnn.is_available():
@@ -32,15 +36,15 @@ def unfit(model: PreTrainedModel) -> str | None:
         return f"oneDNN packs float32 and bfloat16; the model is {weight.dtype}"
     if weight.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this CPU does not compute bfloat16"
-    return llama.unfit(model)
+    return None
 
 
 class PackedLinear(llama.Linear):
     """A linear map whose weight has been reordered; the original can be freed."""
 
-    def __init__(self, *layers: torch.nn.Linear):
+    def __init__(self, *layers: torch.nn.Linear, rows: int = _ROWS):
         super().__init__(*layers)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), _ROWS)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), rows)
 
     def __call__(self, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "")
@@ -99,5 +103,13 @@ class Packed:
             return kv.attend(index, query, key, value, flight, scale)
 
         self.stack.prepare(kv.capacity)
-        logits, states = self.stack(ids, positions, keep if len(keep) < len(ids) else None, attend)
+        logits, states = self.stack(ids, positions, keep if len(keep) < len(ids) else None, attend, hidden)
         return logits, states if hidden else None
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the input embedding."""
+        return self.stack.embed(ids)
+
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection; see `llama.Stack.head_rows`."""
+        return self.stack.head_rows(ids)

@@ -114,14 +114,18 @@ class Corpus:
             "conversations": len(self.tokens), "held_out": len(self.held_out),
             "answer_tokens": int((self.roles == ANSWER).sum()), "user_tokens": int((self.roles == USER).sum()),
             "dropped_tokens": int((self.roles == LOOP).sum()),
-            "answers": len(answers), "answer_length_median": float(np.median([end - start for _, start, end in answers])),
-            "user_turns": len(users), "user_length_median": float(np.median([end - start for _, start, end in users])),
+            "answers": len(answers), "answer_length_median": _median_length(answers),
+            "user_turns": len(users), "user_length_median": _median_length(users),
             "greedy_share": float((self.temperature == 0).float().mean()),
         }  # fmt: skip
         for n in (1, 2, 3):
             grams = Counter(tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1))
             found[f"distinct_{n}"] = len(grams) / max(1, grams.total())
         return found
+
+
+def _median_length(found: list[tuple[int, int, int]]) -> float:
+    return float(np.median([end - start for _, start, end in found])) if found else 0.0
 
 
 def turns(tokens: torch.Tensor, roles: torch.Tensor, role: int) -> Iterator[tuple[int, int, int]]:

@@ -98,7 +98,7 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
         at, log = state["update"], state["log"]
     batches = itertools.islice(corpus.order(schedule.rows, schedule.seed), at, None)
     last = min(stop_after or schedule.updates, schedule.updates)
-    started, sums = time.perf_counter(), {}
+    started, sums, since = time.perf_counter(), {}, 0
     bar = tqdm(initial=at, total=schedule.updates, desc=folder.name, disable=quiet)
     while at < last:
         for group in optimizer.param_groups:
@@ -110,19 +110,18 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
         sum(parts.values()).backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        at += 1
+        at, since = at + 1, since + 1
         bar.update()
         for name, part in parts.items():
             sums[name] = sums.get(name, 0.0) + part.item()
         if at % schedule.every == 0 or at == last:
-            since = (at - 1) % schedule.every + 1
             line = {
                 "update": at, "tokens": at * schedule.rows * corpus.tokens.shape[1],
                 "seconds": time.perf_counter() - started, **{name: value / since for name, value in sums.items()},
                 "acceptance": evaluate(objective, corpus, device),
             }  # fmt: skip
             log.append(line)
-            sums, started = {}, time.perf_counter()
+            sums, since, started = {}, 0, time.perf_counter()
             _save(saved, {"schedule": asdict(schedule), "module": _trained(module), "update": at, "log": log,
                           "optimizer": optimizer.state_dict()})  # fmt: skip
             (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))

@@ -13,11 +13,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from tqdm import tqdm
 
 from .openings import FIRST, LATER, TASKS, task_prompt
@@ -50,8 +48,8 @@ class Template:
         """
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(f"{tokenizer.name_or_path} has no chat template: it cannot write both sides of a chat")
-        marks = ["@one@", "@two@", "@three@"]
-        messages = [{"role": role, "content": mark} for role, mark in zip(["user", "assistant", "user"], marks)]
+        marks = {"@one@": "user", "@two@": "assistant", "@three@": "user"}
+        messages = [{"role": role, "content": mark} for mark, role in marks.items()]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         pieces = []
         for mark in marks:
@@ -171,7 +169,7 @@ def run(wave: Wave, chats: list[Chat], generator: torch.Generator, banned: Seque
             logits[:, banned] = -torch.inf
             warmth = [1.0 if chat.speaker == USER else chat.temperature for chat in chats]
             drawn = draw(logits, torch.tensor(warmth, device=wave.device), generator).tolist()
-        ids = [chat.next(token) for chat, token in zip(chats, drawn)]
+        ids = [chat.next(token) for chat, token in zip(chats, drawn, strict=True)]
     return {
         "tokens": torch.tensor([chat.tokens for chat in chats], dtype=torch.int32),
         "roles": torch.tensor([chat.roles for chat in chats], dtype=torch.uint8),
@@ -194,10 +192,3 @@ def draw(logits: torch.Tensor, temperature: torch.Tensor, generator: torch.Gener
     noise = torch.empty(laws.shape).exponential_(generator=generator).to(laws.device)
     chosen = torch.where(temperature > 0, (laws / noise).argmax(-1), 0)
     return tokens.gather(1, chosen[:, None])[:, 0]
-
-
-def store(path: Path, tensors: dict) -> None:
-    """Write a wave, whole or not at all."""
-    part = path.with_suffix(".part")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part)
-    part.rename(path)

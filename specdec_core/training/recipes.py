@@ -1,0 +1,119 @@
+"""The recipes: what each drafter is made of and how long it is trained. ``specdec train NAME`` runs one.
+
+The ablations are recipes too: EAGLE without the token that was sampled, EAGLE on tokens alone, and EAGLE trained on
+true states only.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import machine
+from ..errors import SpecdecError
+from .corpus import Corpus
+from .feature_draft import FeatureDraft, FeatureObjective, Frozen
+from .loop import Objective, Schedule, train
+from .medusa import MedusaHeads, MedusaObjective
+from .shallow import ShallowDraft, ShallowObjective
+from .weights import Card, write
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One drafter and its training.
+
+    Attributes:
+        kind: "feature" (MTP and EAGLE), "medusa" or "shallow".
+        options: of the module.
+        objective: further arguments of the objective.
+        vocabulary: K, the most frequent tokens of the training text; the others are never drafted (FR-Spec,
+            arXiv:2502.14856).
+        about: one sentence for a list.
+    """
+
+    name: str
+    kind: str
+    about: str
+    options: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    schedule: Schedule = Schedule(updates=1400)
+    vocabulary: int = 4096
+
+
+_EAGLE = Recipe(
+    "eagle", "feature", "feature autoregression with the sampled token fed back, trained on its own states too",
+    {"normed": False}, {"steps": 3, "regression": 1.0},
+)  # fmt: skip
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("mtp", "feature", "DeepSeek-V3's multi-token prediction module, used recursively",
+               {"normed": True}, {"steps": 1, "regression": 0.0}),
+        _EAGLE,
+        Recipe("medusa", "medusa", "independent heads for the places ahead", {"heads": 4}),
+        Recipe("draft_model", "shallow", "two of the target's layers with its embeddings, distilled"),
+        replace(_EAGLE, name="eagle_blind", about="ablation: EAGLE without the sampled token",
+                options={"normed": False, "token": False}),
+        replace(_EAGLE, name="eagle_tokens", about="ablation: EAGLE from tokens alone, without states",
+                options={"normed": False, "feature": False}),
+        replace(_EAGLE, name="eagle_true", about="ablation: EAGLE trained on the target's states only",
+                objective={"steps": 1, "regression": 1.0}),
+    )
+}  # fmt: skip
+
+
+def frozen_of(model: Any, corpus: Corpus, size: int) -> Frozen:
+    """What a drafter shares with a target: the embedding, and the head's rows of the ``size`` most frequent tokens."""
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    counts = corpus.frequencies(len(head))
+    ids = torch.from_numpy((-counts).argsort(kind="stable")[:size].copy()).to(head.device)
+    return Frozen(embedding.detach(), head.detach()[ids].clone(), ids, model.config)
+
+
+def objective_of(recipe: Recipe, model: Any, frozen: Frozen) -> Objective:
+    """The module with its first weights, drawn from the schedule's seed, and what trains it."""
+    torch.manual_seed(recipe.schedule.seed)
+    device = frozen.head.device
+    if recipe.kind == "feature":
+        return FeatureObjective(FeatureDraft(frozen, **recipe.options).to(device), **recipe.objective)
+    if recipe.kind == "medusa":
+        return MedusaObjective(MedusaHeads(frozen, **recipe.options).to(device), **recipe.objective)
+    return ShallowObjective(ShallowDraft(frozen, model, **recipe.options).to(device), **recipe.objective)
+
+
+def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, stop_after: int | None = None) -> None:
+    """Train by a recipe and write the weights with their card; an interrupted run in ``folder`` is continued.
+
+    Args:
+        loaded: the target, a `models.LoadedModel` whose model still has its own matrices.
+        stop_after: stop at this update; no weights are written then.
+
+    Raises:
+        SpecdecError: if the vocabulary is larger than the target's.
+    """
+    if recipe.vocabulary > loaded.model.config.vocab_size:
+        raise SpecdecError(f"a draft vocabulary of {recipe.vocabulary} tokens was asked for; the target has "
+                           f"{loaded.model.config.vocab_size}")  # fmt: skip
+    frozen = frozen_of(loaded.model, corpus, recipe.vocabulary)
+    objective = objective_of(recipe, loaded.model, frozen)
+    log = train(objective, corpus, recipe.schedule, folder, str(loaded.device), stop_after)
+    if stop_after and stop_after < recipe.schedule.updates:
+        return
+    made = {**asdict(recipe), "waves": len(corpus.paths)}
+    tensors = {**objective.module.state_dict(), "ids": frozen.ids.cpu()}
+    if recipe.kind == "feature":
+        made["scale"] = objective.module.scale
+    if recipe.kind == "medusa":
+        tensors |= objective.tables(corpus, str(loaded.device))
+    card = Card(
+        recipe.name, loaded.path.name, loaded.weights_hash, frozen.embedding.shape[0], made, corpus.statistics(),
+        [round(share, 4) for share in log[-1]["acceptance"]], log[-1]["tokens"],
+        round(sum(line["seconds"] for line in log), 1), machine.in_words(machine.describe(loaded.device)),
+        datetime.date.today().isoformat(),
+    )  # fmt: skip
+    write(out, tensors, card)

@@ -1,0 +1,278 @@
+"""The training side: conversations in waves, the corpus, the feature module, the loop, the weight files."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny_chat import Letters, chat_model, corpus
+from tiny_models import plain_logits, tiny
+
+from specdec_core.errors import ModelError, SpecdecError, UnsupportedModel
+from specdec_core.training import recipes, selfchat, waves, weights
+from specdec_core.training.corpus import Batch, Corpus
+from specdec_core.training.feature_draft import FeatureDraft, FeatureObjective, count_hits
+from specdec_core.training.loop import Schedule, evaluate, train
+from specdec_core.training.selfchat import ANSWER, GIVEN, LOOP, USER, Chat, Template, draw
+from specdec_core.training.wave import Wave
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return chat_model()
+
+
+@pytest.fixture(scope="module")
+def text(loaded, tmp_path_factory):
+    return corpus(tmp_path_factory.mktemp("waves"), loaded)
+
+
+def test_a_wave_reads_what_a_plain_forward_reads_across_blocks_of_its_cache():
+    model = tiny("llama")
+    ids = torch.randint(0, 61, (3, 80), generator=torch.Generator().manual_seed(1))
+    wave = Wave(model, rows=3, length=80)
+    for position in range(80):
+        logits, _ = wave.step(ids[:, position], position)
+    for row in range(3):
+        assert (logits[row] - plain_logits(model, ids[row])).abs().max() < 1e-5  # transformers normalizes in float32
+    first, _ = wave.step(ids[:, 0], 0)  # begun again, it has forgotten
+    assert (first[0] - plain_logits(model, ids[0, :1])).abs().max() < 1e-5  # transformers normalizes in float32
+
+
+def test_a_wave_refuses_another_architecture():
+    with pytest.raises(UnsupportedModel, match="GPT2LMHeadModel cannot be run in waves"):
+        Wave(tiny("gpt2"), 2, 8)
+
+
+def test_the_template_is_cut_where_somebody_begins_to_write():
+    template = Template.of(Letters())
+    decode = Letters().decode
+    assert [decode(part) for part in (template.start, template.to_answer, template.to_user)] == [">u", "<>s", "<>u"]
+    with pytest.raises(ValueError, match="no chat template"):
+        Template.of(type("Plain", (), {"chat_template": None, "name_or_path": "plain"})())
+
+
+def started(queue, temperature=0.0):
+    letters = Letters()
+    encode = lambda text: []  # noqa: E731
+    return Chat(Template.of(letters), random.Random(0), encode, temperature, list(queue))
+
+
+def test_turns_follow_each_other_and_every_token_has_its_role():
+    chat = started(Template.of(Letters()).start)
+    drawn = [10, 11, 0, 20, 21, 22, 0, 30]
+    while drawn:
+        chat.next(-1 if chat.queue else drawn.pop(0))
+    spoken = [(token, role) for token, role in zip(chat.tokens, chat.roles, strict=True) if role != GIVEN]
+    said = [10, 11, 0, 20, 21, 22, 0, 30]
+    assert spoken == list(zip(said, [USER] * 3 + [ANSWER] * 4 + [USER], strict=True))
+    given = [token for token, role in zip(chat.tokens, chat.roles, strict=True) if role == GIVEN]
+    assert Letters().decode(given) == ">u" + ">s" + ">u"
+
+
+def test_a_loop_is_marked_but_for_its_first_round_and_the_turn_is_ended():
+    chat = started(Template.of(Letters()).start + Template.of(Letters()).to_answer)
+    chat.speaker = ANSWER
+    while chat.queue:
+        chat.next(-1)
+    for step in range(100):
+        if chat.queue:
+            break
+        chat.next([7, 8, 9][step % 3])
+    answer = [role for role in chat.roles if role != GIVEN]
+    assert answer == [ANSWER] * 3 + [LOOP] * 27
+    assert Letters().decode(chat.queue) == "<>u"
+    assert selfchat._loop([1, 2] * 14) == 0  # too short to tell
+    assert selfchat._loop(list(range(40))) == 0
+
+
+def test_tokens_are_drawn_from_the_largest_with_mass_top_p():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
+    generator = torch.Generator().manual_seed(0)
+    drawn = draw(logits, torch.ones(4000), generator, top_k=3, top_p=0.7)
+    share = (drawn == 0).float().mean()
+    assert set(drawn.tolist()) == {0, 1}
+    assert abs(share - 0.5 / 0.8) < 5 * (0.625 * 0.375 / 4000) ** 0.5
+    assert draw(logits, torch.zeros(4000), generator, top_k=3).unique().tolist() == [0]
+
+
+def test_waves_are_the_same_again_side_by_side_and_after_an_interruption(loaded, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    sizes = dict(answer_tokens=1500, rows=8, length=60, quiet=True)
+    waves.write(loaded, whole, **sizes)
+    names = sorted(path.name for path in whole.iterdir())
+    assert len(names) > 4
+    expected = Corpus(whole)
+    (whole / names[3]).unlink()
+    waves.write(loaded, whole, **sizes)
+    waves.write(loaded, parts, **{**sizes, "answer_tokens": 300})
+    for part in ((0, 2), (1, 2)):
+        waves.write(loaded, parts, **sizes, part=part)
+    for folder in (whole, parts):
+        again = Corpus(folder, len(names))
+        assert torch.equal(again.tokens, expected.tokens) and torch.equal(again.roles, expected.roles)
+
+
+def test_states_of_the_text_alone_are_those_of_its_writing(loaded, text, tmp_path):
+    folder = text.paths[0].parent
+    waves.pack(folder, tmp_path / "text.npz")
+    waves.states(loaded, tmp_path / "again", tmp_path / "text.npz", rows=16, quiet=True)
+    again = Corpus(tmp_path / "again")
+    rows = np.arange(4)
+    assert torch.equal(again.tokens, text.tokens)
+    assert (again.batch(rows).hidden - text.batch(rows).hidden).abs().max() < 1e-4
+    held_out = [text.tokens[row] for row in text.held_out]
+    for document in waves.documents(tmp_path / "text.npz"):
+        assert not any(len(row) >= len(document) and np.array_equal(row[2 : 2 + len(document)], document)
+                       for row in held_out if len(document) > 20)  # fmt: skip
+
+
+def test_held_out_rows_are_never_trained_on_and_every_other_is_once_an_epoch(text):
+    order = text.order(3, seed=0)
+    epoch = [next(order) for _ in range(len(text.training) // 3)]
+    seen = np.concatenate(epoch)
+    assert len(set(seen)) == len(seen) and not set(seen) & set(text.held_out)
+    again = text.order(3, seed=0)
+    assert all(np.array_equal(next(again), rows) for rows in epoch)
+    assert text.statistics()["held_out"] == len(text.held_out) > 0
+
+
+def test_an_answer_given_twice_counts_once():
+    from specdec_core.training.corpus import repeated_turns
+
+    answer = list(range(10, 20))
+    tokens = torch.tensor([[1, *answer, 2, *answer], [3, *answer, 4, *reversed(answer)]])
+    roles = torch.full_like(tokens, ANSWER)
+    roles[:, [0, 11]] = USER
+    assert list(repeated_turns(tokens, roles)) == [(0, 12, 22), (1, 1, 11)]
+
+
+def test_no_conversations_is_an_error_that_says_what_to_run(tmp_path):
+    with pytest.raises(SpecdecError, match="specdec train selfchat"):
+        Corpus(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"normed": True}, {"normed": False}, {"normed": False, "token": False}])
+def test_deep_steps_are_what_transformers_layer_says_of_each_chain_alone(loaded, text, options):
+    frozen = recipes.frozen_of(loaded.model, text, 40)
+    torch.manual_seed(3)
+    module = FeatureDraft(frozen, **options).requires_grad_(False)
+    batch = text.batch(np.arange(2))
+    deep = module(batch.tokens, batch.hidden, steps=3)
+    for place in (0, 5, 30):
+        tokens, states = batch.tokens[:1], batch.hidden[:1]
+        rows = module.joined(tokens[:, 1 : place + 2], states[:, : place + 1])
+        for step in range(3):
+            length = rows.shape[1]
+            turned = module.rotary(rows, torch.arange(length)[None])
+            mask = torch.full((length, length), -torch.inf).triu(1)[None, None]
+            out = module.layer(rows, attention_mask=mask, position_embeddings=turned)
+            last = (out[0] if isinstance(out, tuple) else out)[:, -1]
+            assert (last - deep[step][:1, place]).abs().max() < 1e-4
+            following = module.joined(tokens[:, place + 2 + step][:, None], last[:, None])
+            rows = torch.cat([rows, following], 1)
+
+
+def test_hits_are_those_of_chains_followed_one_by_one():
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 3, (4, 12), generator=generator)
+    roles = torch.randint(1, 3, (4, 12), generator=generator).to(torch.uint8)
+    greedy = torch.tensor([True, True, False, True])
+    guesses = [torch.randint(0, 3, (4, 12), generator=generator) for _ in range(3)]
+    counts = count_hits(Batch(tokens, roles, torch.zeros(4, 12, 1), greedy), guesses)
+    expected = torch.zeros(2, 3)
+    for row in range(4):
+        for place in range(12):
+            for depth in range(3):
+                at = place + depth + 2
+                if not greedy[row] or at >= 12 or roles[row, at] != ANSWER:
+                    break
+                expected[0, depth] += 1
+                if guesses[depth][row, place] != tokens[row, at]:
+                    break
+                expected[1, depth] += 1
+    assert torch.equal(counts, expected)
+
+
+@pytest.mark.parametrize("name", ["mtp", "eagle", "medusa", "draft_model", "eagle_blind", "eagle_tokens"])
+def test_a_recipe_learns_gives_the_same_losses_again_and_goes_on_where_it_stopped(loaded, text, tmp_path, name):
+    schedule = Schedule(updates=12, rows=4, every=4, warm=2, rate=3e-3)
+    recipe = replace(recipes.RECIPES[name], schedule=schedule, vocabulary=40)
+    if name == "draft_model":
+        recipe = replace(recipe, options={"layers": (0, 2)})
+
+    def losses(log):
+        return [{key: value for key, value in line.items() if key != "seconds"} for line in log]
+
+    frozen = recipes.frozen_of(loaded.model, text, 40)
+    logs = []
+    for folder, stops in (("one", [None]), ("two", [None]), ("three", [6, None])):
+        for stop in stops:
+            objective = recipes.objective_of(recipe, loaded.model, frozen)
+            log = train(objective, text, schedule, tmp_path / folder, stop_after=stop, quiet=True)
+        logs.append(losses(log))
+    assert logs[0] == logs[1]
+    assert [line["update"] for line in logs[2]] == [4, 6, 8, 12]
+    assert logs[2][0] == logs[0][0] and logs[2][-1] == logs[0][-1]
+    total = [sum(value for key, value in line.items() if key.startswith(("law", "state"))) for line in logs[0]]
+    assert total[-1] < total[0]
+    with pytest.raises(SpecdecError, match="another folder"):
+        train(objective, text, replace(schedule, rate=1.0), tmp_path / "one", quiet=True)
+
+
+def test_cooking_writes_weights_with_their_card(loaded, text, tmp_path):
+    recipe = replace(recipes.RECIPES["mtp"], schedule=Schedule(updates=4, rows=4, every=2), vocabulary=40)
+    out = tmp_path / "mtp.safetensors"
+    recipes.cook(recipe, loaded, text, tmp_path / "run", out, stop_after=2)
+    assert not out.exists()
+    recipes.cook(recipe, loaded, text, tmp_path / "run", out)
+    tensors, card = weights.read(out, "tiny", 61)
+    assert card.recipe["options"] == {"normed": True} and len(card.acceptance) == 4 and card.data["answers"] > 0
+    assert tensors["ids"].shape == (40,) and tensors["join.weight"].dtype == torch.bfloat16
+    module = FeatureDraft(recipes.frozen_of(loaded.model, text, 40), True)
+    module.load_state_dict({name: value for name, value in tensors.items() if name != "ids"})
+    shares = evaluate(FeatureObjective(module, 1, 0.0), text)
+    assert np.allclose(shares, card.acceptance, atol=0.05)
+
+
+def test_weights_are_refused_for_another_target_another_vocabulary_and_when_damaged(tmp_path):
+    path = tmp_path / "eagle.safetensors"
+    card = weights.Card("eagle", "some-model", "abc", 61, {"about": "x"})
+    weights.write(path, {"join.weight": torch.randn(64, 64)}, card)
+    assert weights.read(path, "abc", 61)[1] == card
+    with pytest.raises(ModelError, match="trained for some-model"):
+        weights.read(path, "xyz", 61)
+    with pytest.raises(ModelError, match="vocabulary of 61 tokens .* this target has 62"):
+        weights.read(path, "abc", 62)
+    with pytest.raises(ModelError, match="specdec train nothing"):
+        weights.read(tmp_path / "nothing.safetensors", "abc", 61)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    with pytest.raises(ModelError, match="cut short"):
+        weights.read(path, "abc", 61)
+    path.write_bytes(whole[:-5] + bytes(5))
+    with pytest.raises(ModelError, match="not as it was written"):
+        weights.read(path, "abc", 61)
+
+
+def test_the_command_runs_a_recipe_and_prints_its_card(loaded, text, tmp_path, monkeypatch, capsys):
+    from specdec_core import models
+    from specdec_core.cli import main
+
+    monkeypatch.setattr(models, "load", lambda *args, **kwargs: loaded_with_words(loaded))
+    out = tmp_path / "out.safetensors"
+    given = ["train", "mtp", "--folder", str(text.paths[0].parent), "--updates", "2", "--vocabulary", "30"]
+    assert main([*given, "--out", str(out), "--stop-after", "1"]) == 0
+    assert "interrupted as asked" in capsys.readouterr().out
+    assert main([*given, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "mtp for tiny" in printed and "draft vocabulary 30" in printed
+    assert main(["train", "nonsense", "--folder", str(tmp_path)]) == 2
+    assert json.loads((text.paths[0].parent / "mtp" / "log.jsonl").read_text().splitlines()[-1])["update"] == 2
+
+
+def loaded_with_words(loaded):
+    loaded.why = "float32 on cpu."
+    return loaded
