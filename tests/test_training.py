@@ -117,16 +117,27 @@ def test_waves_are_the_same_again_side_by_side_and_after_an_interruption(loaded,
 
 def test_states_of_the_text_alone_are_those_of_its_writing(loaded, text, tmp_path):
     folder = text.paths[0].parent
-    waves.pack(folder, tmp_path / "text.npz")
+    waves.pack(folder, tmp_path / "text.npz", Letters())
     waves.states(loaded, tmp_path / "again", tmp_path / "text.npz", rows=16, quiet=True)
     again = Corpus(tmp_path / "again")
     rows = np.arange(4)
     assert torch.equal(again.tokens, text.tokens)
     assert (again.batch(rows).hidden - text.batch(rows).hidden).abs().max() < 1e-4
-    held_out = [text.tokens[row] for row in text.held_out]
-    for document in waves.documents(tmp_path / "text.npz"):
-        assert not any(len(row) >= len(document) and np.array_equal(row[2 : 2 + len(document)], document)
-                       for row in held_out if len(document) > 20)  # fmt: skip
+
+
+def test_the_documents_of_a_datastore_are_the_conversations_that_are_trained_on(text, tmp_path):
+    waves.pack(text.paths[0].parent, tmp_path / "text.npz", Letters())
+    found = list(waves.documents(Letters(), tmp_path / "text.npz"))
+    assert len(found) == len(text.training)
+    start = Template.of(Letters()).start
+    for row, document in zip(text.training, found, strict=True):
+        tokens, roles = text.tokens[row].numpy(), text.roles[row].numpy()
+        kept = tokens[(roles != LOOP) | (np.arange(len(roles)) < len(start))][len(start) :]
+        assert len(document) >= len(kept) and np.array_equal(document[: len(start)], tokens[len(start) :][: len(start)])
+    other = Letters()
+    other.alphabet = other.alphabet[::-1]
+    with pytest.raises(SpecdecError, match="ids of the tokenizer letters"):
+        next(waves.documents(other, tmp_path / "text.npz"))
 
 
 def test_held_out_rows_are_never_trained_on_and_every_other_is_once_an_epoch(text):

@@ -24,6 +24,9 @@ class Letters:
     def __call__(self, text, add_special_tokens=True):
         return {"input_ids": [self.alphabet.index(letter) if letter in self.alphabet else 60 for letter in text]}
 
+    def get_vocab(self):
+        return {letter: index for index, letter in enumerate(self.alphabet)}
+
     def decode(self, ids, skip_special_tokens=False):
         return "".join(self.alphabet[i] if i < len(self.alphabet) else "?" for i in ids)
 

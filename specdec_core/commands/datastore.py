@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--chat", type=Path, action="append", default=[], metavar="FILE",
         help='conversations: a .jsonl of strings, lists of token ids, or objects with "text" or "ids"',
+    )  # fmt: skip
+    build.add_argument(
+        "--selfchat", action="store_true",
+        help="the default model's own conversations, which come with this package (see specdec train selfchat)",
     )  # fmt: skip
     build.add_argument("--name", help="default: code, chat, or the name of the first PATH")
     build.add_argument("--limit", type=positive, metavar="TOKENS", help="stop at so many tokens")
@@ -84,21 +89,28 @@ def _build(arguments: argparse.Namespace) -> int:
     from ..datastore.build import build
     from ..datastore.texts import code_files, files_under, read_texts, tokenized
 
-    if not (arguments.paths or arguments.code or arguments.chat):
-        raise DatastoreError("Nothing to build from; expected --code, --chat FILE, or paths of texts.")
+    chat = arguments.chat or arguments.selfchat
+    if not (arguments.paths or arguments.code or chat):
+        raise DatastoreError("Nothing to build from; expected --code, --selfchat, --chat FILE, or paths of texts.")
     first = arguments.paths[0] if arguments.paths else ""
-    name = arguments.name or ("code" if arguments.code else "chat" if arguments.chat else Path(first).stem)
+    name = arguments.name or ("code" if arguments.code else "chat" if chat else Path(first).stem)
     tokenizer = _tokenizer(arguments.model)
     files = [
         *files_under(arguments.paths),
         *files_under(arguments.chat),
         *(code_files() if arguments.code else []),
     ]
-    sources = [*map(str, arguments.paths), *map(str, arguments.chat), *(["--code"] if arguments.code else [])]
+    flags = [flag for flag in ("--code", "--selfchat") if getattr(arguments, flag[2:])]
+    sources = [*map(str, arguments.paths), *map(str, arguments.chat), *flags]
     vocab_size = max(tokenizer.get_vocab().values()) + 1
     start = time.perf_counter()
+    conversations: Any = ()
+    if arguments.selfchat:
+        from ..training.waves import documents as selfchat
+
+        conversations = selfchat(tokenizer)
     with tqdm(files, desc="Reading", unit="file", file=sys.stderr) as progress:
-        documents = tokenized(read_texts(progress), tokenizer)
+        documents = chain(conversations, tokenized(read_texts(progress), tokenizer))
         store = build(
             name, documents, vocab_size, identify(tokenizer), sources, arguments.limit, progress.write
         )

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.name == "states":
         waves.states(loaded, folder, rows=arguments.rows)
     elif arguments.name == "pack":
-        waves.pack(folder, arguments.out or folder / "selfchat.npz")
+        waves.pack(folder, arguments.out or folder / "selfchat.npz", loaded.tokenizer)
     else:
         return _cook(arguments, loaded, folder)
     print(folder)

@@ -137,11 +137,12 @@ class MedusaObjective:
         return counts
 
     def tables(self, corpus: Corpus, device: str = "cpu", top: int = TOP) -> dict[str, torch.Tensor]:
-        """What goes into the weight file beside the weights: "accuracy" (H, top) float64, for the tree search.
+        """What goes into the weight file beside the weights: "accuracy" (H, R) float64, for the tree search.
 
-        ``accuracy[k, r]`` is the share of held-out greedy answer tokens that are head k's guess of rank r.
+        ``accuracy[k, r]`` is the share of held-out greedy answer tokens that are head k's guess of rank r;
+        R is ``top``, or K where there are not so many tokens.
         """
-        heads, held_out = len(self.module.heads), corpus.held_out
+        heads, held_out, top = len(self.module.heads), corpus.held_out, min(top, len(self.module.frozen.ids))
         counts = torch.zeros(heads, top + 1, dtype=torch.float64)
         rows = held_out[corpus.temperature[held_out].numpy() == 0]
         self.module.eval()

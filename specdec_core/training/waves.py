@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from tqdm import tqdm
 
 from .. import files
+from ..datastore import identify
 from ..errors import SpecdecError
 from ..fetch import home
 from .corpus import HELD_OUT
@@ -96,8 +97,8 @@ def states(loaded: Any, folder: Path, text: Path = TEXT, rows: int = 256, quiet:
                       "temperature": torch.from_numpy(stored["temperature"][start : start + rows])})  # fmt: skip
 
 
-def pack(folder: Path, path: Path) -> None:
-    """The conversations of a folder without their states, compressed, in one file."""
+def pack(folder: Path, path: Path, tokenizer: Any) -> None:
+    """The conversations of a folder without their states, compressed, in one file that says whose ids they are."""
     names = ("tokens", "roles", "temperature")
     parts: dict[str, list] = {name: [] for name in names}
     for wave in sorted(folder.glob("wave-*.safetensors")):
@@ -107,18 +108,26 @@ def pack(folder: Path, path: Path) -> None:
     whole = {name: np.concatenate(found) for name, found in parts.items()}
     if whole["tokens"].max() < 1 << 16:
         whole["tokens"] = whole["tokens"].astype(np.uint16)
+    whole |= {"tokenizer": np.array(identify(tokenizer))}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **whole)
     files.write(path, buffer.getvalue())
 
 
-def documents(text: Path = TEXT) -> Iterator[np.ndarray]:
+def documents(tokenizer: Any, text: Path = TEXT) -> Iterator[np.ndarray]:
     """Text for a datastore of conversation: those that are trained on, without loops and the template's beginning.
 
     Yields:
         (n,) int64 ids, a conversation at a time.
+
+    Raises:
+        SpecdecError: if another tokenizer made the ids.
     """
     stored = np.load(text)
+    (name, made), (asked, wanted) = stored["tokenizer"].tolist(), identify(tokenizer)
+    if made != wanted:
+        raise SpecdecError(f"the conversations in {text.name} are ids of the tokenizer {name}, not of {asked}; "
+                           f"write some of that model's own with: specdec train selfchat")  # fmt: skip
     tokens, roles = stored["tokens"], stored["roles"]
     start = int((tokens == tokens[0]).all(0).argmin())  # after what the template puts in front of every one
     for row in range(len(tokens)):
