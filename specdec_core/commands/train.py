@@ -111,6 +111,7 @@ def card_text(path: Path) -> str:
     card = read_card(path)
     recipe, schedule, size = card.recipe, card.recipe["schedule"], path.stat().st_size / 1e6
     accepted = ", ".join(f"{share:.3f}" for share in card.acceptance)
+    curve = ", ".join(f"{line[1]:.3f} ({line[0] / 1e6:.2f} M)" for line in card.curve)
     return (
         f"{card.name} for {card.target} (weights {card.target_hash[:12]}, vocabulary {card.vocab_size})\n"
         f"  {recipe['about']}\n"
@@ -119,4 +120,5 @@ def card_text(path: Path) -> str:
         f" seed {schedule['seed']}, {card.seconds:.0f} s on {card.machine}, {card.date}\n"
         f"  text: {card.data['answer_tokens']} answer tokens in {card.data['conversations']} conversations of its own\n"
         f"  held-out acceptance at depth 1, 2, ...: {accepted}\n"
+        f"  at depth 1 after tokens seen: {curve}\n"
     )

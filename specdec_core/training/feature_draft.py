@@ -165,16 +165,17 @@ class FeatureObjective:
 
     def losses(self, batch: Batch) -> dict[str, torch.Tensor]:
         laws = target_laws(self.module.frozen, batch.hidden)
-        states, found = batch.hidden.to(torch.bfloat16 if batch.hidden.dtype == torch.bfloat16 else torch.float32), {}
+        states, found = batch.hidden, {}
         for step, drafted in enumerate(self.module(batch.tokens, states, self.steps)):
             weights = batch.weights(step + 2)
+            used = weights > 0  # the others are not projected: the projection is half of the work
+            weights, drafted = weights[used], drafted[used]
             total = weights.sum().clamp(min=1)
             logs = F.log_softmax(self.module.project(drafted).float(), -1)
-            aims = laws.roll(-1 - step, 1)
-            found[f"law_{step + 1}"] = -((aims * logs).sum(-1) * weights).sum() / total
+            found[f"law_{step + 1}"] = -((laws.roll(-1 - step, 1)[used] * logs).sum(-1) * weights).sum() / total
             if self.regression:
-                away = F.smooth_l1_loss(drafted.float(), states.roll(-1 - step, 1).float(), reduction="none").mean(-1)
-                found[f"state_{step + 1}"] = self.regression * (away * weights).sum() / total
+                away = F.smooth_l1_loss(drafted.float(), states.roll(-1 - step, 1)[used].float(), reduction="none")
+                found[f"state_{step + 1}"] = self.regression * (away.mean(-1) * weights).sum() / total
         return found
 
     @torch.no_grad()

@@ -41,8 +41,8 @@ class Recipe:
     about: str
     options: dict[str, Any] = field(default_factory=dict)
     objective: dict[str, Any] = field(default_factory=dict)
-    schedule: Schedule = Schedule(updates=1400)
-    vocabulary: int = 4096
+    schedule: Schedule = Schedule(updates=1000)
+    vocabulary: int = 8192
 
 
 _EAGLE = Recipe(
@@ -112,8 +112,12 @@ def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, s
         tensors |= objective.tables(corpus, str(loaded.device))
     card = Card(
         recipe.name, loaded.path.name, loaded.weights_hash, frozen.embedding.shape[0], made, corpus.statistics(),
-        [round(share, 4) for share in log[-1]["acceptance"]], log[-1]["tokens"],
+        _rounded(log[-1]), [[line["tokens"], *_rounded(line)] for line in log], log[-1]["tokens"],
         round(sum(line["seconds"] for line in log), 1), machine.in_words(machine.describe(loaded.device)),
         datetime.date.today().isoformat(),
     )  # fmt: skip
     write(out, tensors, card)
+
+
+def _rounded(line: dict) -> list[float]:
+    return [round(share, 4) for share in line["acceptance"]]

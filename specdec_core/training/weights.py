@@ -35,6 +35,7 @@ class Card:
         recipe: everything that a rerun needs: kind, options, schedule, seed, draft vocabulary, waves.
         data: statistics of the training text.
         acceptance: held-out share accepted at depths 1, 2, ...
+        curve: the same on the way there: lists of tokens seen, then the shares.
         tokens: tokens seen in training.
         seconds: time of training.
         machine: what it ran on.
@@ -48,6 +49,7 @@ class Card:
     recipe: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
     acceptance: list[float] = field(default_factory=list)
+    curve: list[list[float]] = field(default_factory=list)
     tokens: int = 0
     seconds: float = 0.0
     machine: str = ""
