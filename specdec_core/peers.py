@@ -1,12 +1,13 @@
-"""transformers' own generation as contestants of a race: `transformers:greedy`, `transformers:prompt_lookup`.
+"""transformers' own generation as contestants of a race: greedy, with prompt lookup, and with a draft model.
 
 Same weights, dtype, threads, prompts, stop ids and limit as ours; its own attention, cache and loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,17 +18,19 @@ PREFIX = "transformers:"
 
 
 def contestants(
-    model: Any, stop_ids: Collection[int], ours: Sequence[str] = ()
+    model: Any, stop_ids: Collection[int], ours: Sequence[str] = (), weights_hash: Callable[[], str] | None = None
 ) -> dict[str, TransformersPeer]:
     """The peer's methods by name.
 
     Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race (of
-    our default one if there is none); transformers has no other settings for it.
+    our default one if there is none); transformers has no other settings for it. Where a draft model of ours is in
+    the race, so is `AssistedPeer` with the first one's weights and number of tokens.
 
     Args:
         model: a causal language model of transformers.
         stop_ids: token ids that end an answer.
         ours: the methods of ours in the race.
+        weights_hash: gives the hash of the model's weights, for a distilled draft model.
     """
     same = next((name for name in ours if methods.parse(name)[0] == "prompt_lookup"), "prompt_lookup")
     settings = methods.settings(same)
@@ -35,10 +38,13 @@ def contestants(
         "prompt_lookup_num_tokens": settings["num_tokens"],
         "max_matching_ngram_size": settings["max_n"],
     }
-    return {
+    found = {
         PREFIX + "greedy": TransformersPeer(model, stop_ids),
         PREFIX + "prompt_lookup": TransformersPeer(model, stop_ids, **lookup),
     }
+    if drafting := next((name for name in ours if methods.parse(name)[0] == "draft_model"), None):
+        found[PREFIX + "assisted"] = AssistedPeer(model, stop_ids, methods.settings(drafting), weights_hash)
+    return found
 
 
 class TransformersPeer:
@@ -53,6 +59,10 @@ class TransformersPeer:
     def __init__(self, model: Any, stop_ids: Collection[int], **settings: Any):
         self.model, self.stop_ids, self.settings = model, sorted(stop_ids), settings
         self._calls = 0
+
+    def more(self) -> dict[str, Any]:
+        """Further arguments of ``generate``."""
+        return {}
 
     def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
         """The new tokens (a stop token included), and the forwards of the model that they took.
@@ -72,7 +82,8 @@ class TransformersPeer:
         )
         ids = torch.tensor([list(prompt_ids)], device=self.model.device)  # (1, L)
         with self._counted(), _plain_config(self.model):
-            out = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+            mask = torch.ones_like(ids)
+            out = self.model.generate(ids, attention_mask=mask, generation_config=config, **self.more())
         return out[0, ids.shape[1] :].tolist(), self._calls
 
     @contextmanager
@@ -86,6 +97,50 @@ class TransformersPeer:
             yield
         finally:
             hook.remove()
+
+
+class AssistedPeer(TransformersPeer):
+    """transformers' assisted generation with the draft model that one of our methods has.
+
+    It drafts as many tokens as ours at every step. transformers wants a draft model with all tokens of the target in
+    its projection, so a distilled one gets the target's whole head; embedding and head are the target's own matrices.
+
+    Args:
+        ours: settings of our method, as in `methods.settings`.
+        weights_hash: gives the hash of the model's weights, for a distilled draft model.
+    """
+
+    def __init__(self, model: Any, stop_ids: Collection[int], ours: dict[str, Any],
+                 weights_hash: Callable[[], str] | None = None):  # fmt: skip
+        super().__init__(
+            model, stop_ids, num_assistant_tokens=ours["num_tokens"], num_assistant_tokens_schedule="constant",
+            assistant_confidence_threshold=0.0,
+        )  # fmt: skip
+        self._ours, self._weights_hash = ours, weights_hash
+
+    @cached_property
+    def assistant(self) -> Any:
+        """The draft model, a causal language model of transformers.
+
+        Raises:
+            ModelError: if there is none of this name, or its weights are another target's.
+        """
+        from transformers import GenerationConfig
+
+        from . import models
+        from .drafters import distilled
+
+        embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings().weight
+        if self._ours["model"]:
+            assistant = models.load(self._ours["model"], dtype=head.dtype, device=head.device).model
+        else:
+            tensors, _ = distilled.read(self._ours["weights"], self._weights_hash, len(head))
+            assistant = distilled.assemble(self.model.config, tensors, embedding, head)
+        assistant.generation_config = GenerationConfig(**self.settings)
+        return assistant
+
+    def more(self) -> dict[str, Any]:
+        return {"assistant_model": self.assistant}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from specdec_core.drafters import Budget, Cascade, DraftModel, PromptLookup
 from specdec_core.drafters.draft_model import refuse_other_tokenizer
 from specdec_core.engine import generate
 from specdec_core.errors import SpecdecError
+from specdec_core.interface import LMOutput
 from specdec_core.lm import CachedLM
 from specdec_core.rng import Rng, enumerate_law, total_variation
 from specdec_core.sampling import Sampling
@@ -75,9 +76,9 @@ def test_another_models_drafts_change_no_token_and_its_cache_follows_the_text(ga
     target, draft = TableLM.random(5, order=2, seed=3), TableLM.random(5, order=3, seed=4)
 
     class Watched(DraftModel):
-        def _law(self, logits, context):
+        def _draw(self, logits, context, rng):
             assert np.array_equal(logits, draft.row(context)), context
-            return super()._law(logits, context)
+            return super()._draw(logits, context, rng)
 
     expected = generate(target, PROMPT, max_new_tokens=30).tokens
     run = generate(target, PROMPT, Watched(draft, gamma), max_new_tokens=30)
@@ -112,6 +113,73 @@ def test_vocabularies_padded_otherwise_draft_shared_ids_only():
         drafter.reset([0, 1])
         tree = drafter.propose([0, 1], Budget(8, 8), Rng(0))
         assert tree.q.shape == (3, 5) and tree.tokens.max() < min(size, 5)
+
+
+class Few(TableLM):
+    """Reads all tokens of its table and projects to some of them only, as FR-Spec's drafts do."""
+
+    def __init__(self, table, ids):
+        super().__init__(table)
+        self.ids, self.vocab_size = np.array(ids), len(ids)
+
+    def forward(self, tree, needs_hidden=False):
+        out = super().forward(tree, needs_hidden)
+        return LMOutput(out.logits[:, self.ids], out.hidden)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@pytest.mark.parametrize("ids", [[2, 0], [1], [2, 1, 0]], ids=str)
+def test_with_rows_for_some_tokens_only_the_law_is_still_the_targets(ids, sampling):
+    target = TableLM.random(3, seed=1)
+    draft = Few(TableLM.random(3, order=2, seed=2).table, ids)
+
+    def run(rng):
+        drafter = DraftModel(draft, 2, 3, sampling, ids)
+        return generate(target, PROMPT, drafter, max_new_tokens=3, sampling=sampling, rngs=(rng, rng)).tokens
+
+    assert total_variation(enumerate_law(run), completed({(): 1.0}, target, PROMPT, 3, sampling)) <= EXACT
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_q_is_the_processed_law_of_the_rows_there_are_and_zero_elsewhere(sampling):
+    whole, ids = TableLM.random(6, seed=2), [4, 0, 3]
+    drafter = DraftModel(Few(whole.table, ids), 2, 6, sampling, ids)
+    drafter.reset([0, 4])
+    tree = drafter.propose([0, 4, 3], Budget(8, 8), Rng(0))
+    for row, context in enumerate(([0, 4, 3], [0, 4, 3, int(tree.tokens[1])])):
+        scores = np.full(6, -np.inf)
+        scores[ids] = whole.row(context)[ids]
+        expected = sampling.law(sampling.penalize(scores, context, context[2:]))
+        assert np.array_equal(tree.q[row], expected) and not tree.q[row][[1, 2, 5]].any()
+        assert int(tree.tokens[row + 1]) in ids
+
+
+@pytest.mark.parametrize("penalty", [1.0, 4.0])
+def test_greedy_drafts_are_the_best_of_the_rows_after_the_penalties(penalty):
+    whole, ids = TableLM.random(6, seed=5), [5, 2, 0]
+    sampling = Sampling(repetition_penalty=penalty, presence_penalty=2 * (penalty - 1))
+    drafter, context = DraftModel(Few(whole.table, ids), 4, 6, sampling, ids), [0, 2]
+    drafter.reset(context)
+    tree = drafter.propose(context, Budget(8, 8), Rng(0))
+    drafted = list(context)
+    for token in tree.tokens[1:]:
+        scores = sampling.penalize(whole.row(drafted), drafted, drafted[2:])
+        assert token == ids[int(scores[ids].argmax())]
+        drafted.append(int(token))
+    assert tree.size == 4 and tree.q is None
+    assert (len(set(drafted[2:])) == 3) == (penalty > 1)  # all three tokens only where repeating one costs
+
+
+def test_ids_that_name_no_token_for_each_row_are_refused():
+    draft = TableLM.random(3)
+    for ids, message in (
+        ([0, 1], "each of the draft model's 3 rows; got 2"),
+        ([0, 1, 1], "0 ... 4 of the target, each once"),
+        ([0, 1, 5], "0 ... 4 of the target, each once"),
+        ([-1, 0, 1], "0 ... 4 of the target, each once"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DraftModel(draft, 2, 5, ids=np.array(ids))
 
 
 def test_near_the_end_of_its_own_context_it_drafts_less_and_then_nothing():

@@ -2,6 +2,9 @@
 
 Greedy, each drafted token is the draft model's best. With sampling it is drawn from q, the draft model's law after
 the same processing as the target's, and q goes with the tree: verification needs the law that was drawn from.
+
+A draft model may project to some of the target's tokens only (FR-Spec, arXiv:2502.14856); q is 0 at all others, which
+verification allows of any law.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ class DraftModel(DrafterBase):
         vocab_size: V of the target; the draft model's own if not given. Ids that only the draft model has are
             never drafted, ids that only the target has get q = 0.
         sampling: as the target is sampled; greedy by default.
+        ids: (K,) the target's tokens that the rows of the draft model's projection stand for, each once; what it
+            reads are the target's tokens all the same. By default row i is token i.
 
     Raises:
-        ValueError: for ``num_tokens`` below 1.
+        ValueError: for ``num_tokens`` below 1, or ``ids`` that do not name a token of the target for each row.
 
     >>> from specdec_core.toy import TableLM
     >>> circle = TableLM(np.roll(np.eye(4), 1, axis=1))
@@ -47,27 +52,41 @@ class DraftModel(DrafterBase):
     name = "draft_model"
 
     def __init__(self, lm: LanguageModel, num_tokens: int = 5, vocab_size: int | None = None,
-                 sampling: Sampling | None = None):  # fmt: skip
+                 sampling: Sampling | None = None, ids: np.ndarray | None = None):  # fmt: skip
         if num_tokens < 1:
             raise ValueError(f"num_tokens must be at least 1; got {num_tokens}")
         self.lm, self.num_tokens, self.sampling = lm, num_tokens, sampling or Sampling()
         self.vocab_size = vocab_size or lm.vocab_size
+        self.ids = np.arange(min(lm.vocab_size, self.vocab_size)) if ids is None else np.asarray(ids)
+        if ids is not None:
+            _refuse_bad(self.ids, lm.vocab_size, self.vocab_size)
         self._prompt_length = 0
         self._known: list[int] = []  # the tokens in the draft model's cache,
         self._sure = 0  # of which so many are known to be the context's
 
     @classmethod
-    def build(cls, context: Any, model: str = "", num_tokens: int = 5) -> DraftModel:
-        """From the name of a model: a folder, or a hub name.
+    def build(cls, context: Any, model: str = "", num_tokens: int = 5, weights: str = "draft_model",
+              vocabulary: str = "reduced") -> DraftModel:  # fmt: skip
+        """From the name of a model, a folder or a hub name; without one, the draft model distilled from the target.
+
+        Args:
+            weights: of the distilled model: the name of a file that comes with the package, or a path.
+            vocabulary: what the distilled model projects to: "reduced", the tokens of its weights, or "full", all of
+                the target's.
 
         Raises:
-            SpecdecError: no name, or a model whose tokenizer is not the target's.
+            SpecdecError: a model whose tokenizer is not the target's, or weights of another target.
+            ValueError: for a vocabulary of another name.
         """
         from ..lm import CachedLM
         from ..models import load
+        from . import distilled
 
+        if vocabulary not in ("reduced", "full"):
+            raise ValueError(f"vocabulary must be 'reduced' or 'full'; got {vocabulary!r}")
         if not model:
-            raise SpecdecError("draft_model needs a model: draft_model:model=FOLDER, or a hub name.")
+            lm, ids = distilled.draft_lm(context.lm, context.weights_hash, weights, vocabulary == "full")
+            return cls(lm, num_tokens, context.lm.vocab_size, context.sampling, ids)
         loaded = load(model, dtype=context.lm.execution.dtype, device=context.lm.execution.device)
         refuse_other_tokenizer(loaded.tokenizer, context.tokenizer)
         return cls(CachedLM(loaded.model, release=True), num_tokens, context.lm.vocab_size, context.sampling)
@@ -84,8 +103,8 @@ class DraftModel(DrafterBase):
             return DraftTree.empty(context[-1])
         logits, drafted, laws = self._catch_up(context), [], []
         while True:
-            law = self._law(logits, [*context, *drafted])
-            drafted.append(int(law.argmax()) if self.sampling.greedy else rng.pick(law))
+            token, law = self._draw(logits, [*context, *drafted], rng)
+            drafted.append(token)
             laws.append(law)
             if len(drafted) == gamma:
                 break
@@ -114,15 +133,26 @@ class DraftModel(DrafterBase):
         self._known += tokens
         return out.logits[-1].double().cpu().numpy()
 
-    def _law(self, logits: np.ndarray, context: Sequence[int]) -> np.ndarray:
-        """q (V,) after ``context``, processed as the target's law is."""
-        if len(logits) < self.vocab_size:
-            missing = np.full(self.vocab_size - len(logits), -np.inf)
-            logits = np.concatenate([logits, missing])
-        logits = logits[: self.vocab_size]
+    def _draw(self, logits: np.ndarray, context: Sequence[int], rng: Rng) -> tuple[int, np.ndarray | None]:
+        """The token drafted after ``context``, and q (V,), processed as the target's law is; None if greedy."""
+        logits = logits[: len(self.ids)]
+        if self.sampling.greedy and not self.sampling.penalizes:
+            return int(self.ids[logits.argmax()]), None
+        scores = np.full(self.vocab_size, -np.inf)
+        scores[self.ids] = logits
         if self.sampling.penalizes:
-            logits = self.sampling.penalize(logits, context, context[self._prompt_length :])
-        return self.sampling.law(logits)
+            scores = self.sampling.penalize(scores, context, context[self._prompt_length :])
+        if self.sampling.greedy:
+            return int(scores.argmax()), None
+        law = self.sampling.law(scores)
+        return rng.pick(law), law
+
+
+def _refuse_bad(ids: np.ndarray, rows: int, vocab_size: int) -> None:
+    if len(ids) != rows:
+        raise ValueError(f"ids must name a token for each of the draft model's {rows} rows; got {len(ids)}")
+    if len(np.unique(ids)) < rows or ids.min() < 0 or ids.max() >= vocab_size:
+        raise ValueError(f"ids must be tokens 0 ... {vocab_size - 1} of the target, each once")
 
 
 def refuse_other_tokenizer(draft: Any, target: Any) -> None:

@@ -1,0 +1,100 @@
+"""The draft model distilled from a target, put together: layers from a file, embedding and head from the target.
+
+The file holds the layers alone (see `training.shallow`). The embedding is looked up where the target has it; only the
+rows of the head that are drafted exist a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import LlamaForCausalLM
+
+from ..errors import ModelError
+from ..lm import CachedLM
+from ..training import weights
+from ..training.shallow import shallow_config
+
+_SHARED = {"model.embed_tokens.weight", "lm_head.weight"}
+
+
+def draft_lm(target: CachedLM, weights_hash: Callable[[], str] | None, name: str = "draft_model",
+             full: bool = False) -> tuple[CachedLM, np.ndarray]:  # fmt: skip
+    """The draft model, and the tokens (K,) that the rows of its projection stand for.
+
+    Args:
+        target: whose embedding and head it uses.
+        weights_hash: gives that of the target; see `methods.Context`.
+        name: of weights that come with the package, or a path.
+        full: project to all tokens of the target, whatever the weights were trained for.
+
+    Raises:
+        ModelError: if there are no such weights, or they are another target's.
+    """
+    tensors, ids = read(name, weights_hash, target.vocab_size)
+    if full:
+        ids = torch.arange(target.vocab_size)
+    model = assemble(target.execution.config, tensors, _TargetRows(target), target.head_rows(ids))
+    lm = CachedLM(model, release=True)
+    if hasattr(lm.execution, "stack"):
+        lm.execution.stack.embed = target.embed  # it took the weight, of which there is none here
+    return lm, ids.numpy()
+
+
+def read(name: str, weights_hash: Callable[[], str] | None,
+         vocab_size: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
+    """The tensors of a distilled model, and the tokens (K,) int64 that it was trained to draft.
+
+    Raises:
+        ModelError: as `draft_lm`; also if it is not known which weights the target has.
+    """
+    if weights_hash is None:
+        raise ModelError("a distilled draft model belongs to one target, and it is not known which weights this one "
+                         "has; give methods.Context a weights_hash")  # fmt: skip
+    tensors, _ = weights.read(weights.shipped(name), weights_hash(), vocab_size)
+    return tensors, tensors.pop("ids")
+
+
+def assemble(config: Any, tensors: dict[str, torch.Tensor], embedding: nn.Module, head: torch.Tensor) -> Any:
+    """An ordinary `LlamaForCausalLM`, in the head's type and on its device.
+
+    Args:
+        config: the target's.
+        tensors: of a `training.shallow.ShallowDraft`, by its names.
+        embedding: used as it is.
+        head: (K, D), used as it is.
+
+    Raises:
+        ModelError: if the tensors are not those of such a model.
+    """
+    layers = len({name.split(".")[2] for name in tensors if name.startswith("model.layers.")})
+    model = LlamaForCausalLM(shallow_config(config, layers)).to(head.device).eval()
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    if unexpected or set(missing) != _SHARED:
+        raise ModelError(f"the weights of a distilled draft model hold its layers and its norm; these lack "
+                         f"{sorted(set(missing) - _SHARED)} and hold {unexpected} besides")  # fmt: skip
+    for weight in model.parameters():  # `to` would round the frequencies of the rotary positions too
+        weight.data = weight.data.to(head.dtype)
+    model.model.embed_tokens = embedding
+    model.lm_head = nn.Linear(head.shape[1], len(head), bias=False, device="meta")
+    model.lm_head.weight = nn.Parameter(head, requires_grad=False)
+    model.config.vocab_size = len(head)
+    return model.requires_grad_(False)
+
+
+class _TargetRows(nn.Module):
+    """The target's embedding in a model's place for one: its rows come from the target, its own weight is empty."""
+
+    def __init__(self, target: CachedLM):
+        super().__init__()
+        execution = target.execution
+        shape = (0, execution.config.hidden_size)
+        empty = torch.empty(shape, dtype=execution.dtype, device=execution.device)
+        self.weight, self._embed = nn.Parameter(empty, requires_grad=False), target.embed
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self._embed(ids.flatten()).view(*ids.shape, -1)
