@@ -1,0 +1,620 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 12 · Lossless, really?
+#
+# > **The question of this chapter.** The theorem of this book is about laws, and it was proved with real numbers. A computer rounds. Does a speculative run give the tokens of ordinary decoding,
+# > how soon does it part from them if not, and is anything lost then?
+#
+# **Afterwards you can**
+#
+# - say which of four claims somebody makes who says "lossless", and which of them follows from which;
+# - explain why the number of rows in a forward changes the logits, and by how much in float32 and in bfloat16;
+# - predict from two measured numbers how many tokens pass before a greedy answer parts from the autoregressive one;
+# - say what it takes to get the same bits from forwards of any width, and what that costs;
+# - read a table of ROUGE scores as evidence for losslessness, and say how little it proves.
+#
+# **Taken for granted:** chapter 01 (the law of the output, point-mass drafts), chapter 05 (prompt lookup), and from chapter 00 what a forward over several rows is.
+#
+# **Time:** 25 minutes of reading. The cells take two to three minutes on two CPU cores; more on a processor that has no bfloat16 arithmetic and has to imitate it.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %% [markdown]
+# The same model twice: once in float32, once in bfloat16, the format in which most models are served.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown, display
+from specdec_core import theory
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.tables import markdown
+from specdec_core.viz import figures, style
+
+style.use()
+models = {dtype: load("default", dtype=dtype) for dtype in ("float32", "bfloat16")}
+targets = {dtype: CachedLM(model.model) for dtype, model in models.items()}
+tokenizer = models["float32"].tokenizer
+for model in models.values():
+    print(model.why)
+
+# %% [markdown]
+# ## Four claims
+#
+# "Lossless" is said of four things:
+#
+# | claim | about | why it should hold |
+# |:--|:--|:--|
+# | **same law** | the distribution of the output | the theorem of chapter 01, for real numbers |
+# | **same tokens** | one greedy answer, or one answer for one seed | a consequence, if both runs compute the same numbers |
+# | **same bits** | every logit that a token was chosen from | nothing in the theorem; a property of a program on a machine |
+# | **same quality** | a mean score over many answers | a consequence of the same law |
+#
+# Same bits give the same tokens, whatever is done with the logits, as long as it is the same. Same tokens give the same scores. The same law gives the same *expected* score, and for greedy decoding, whose law is a point, the same tokens. None of these arrows can be turned round:
+# equal tokens come from unequal bits all the time, equal scores from unequal texts, and equal mean scores from unequal laws.
+#
+# The chapter goes through the table from the numbers upwards.
+
+# %% [markdown]
+# ## Numbers have a spacing
+#
+# A format with $b$ bits in its significand holds, between $2^e$ and $2^{e+1}$, numbers that lie $2^{e-b+1}$ apart. Every result is rounded to one of them; half-way cases go to the number whose last bit is 0. float32 has $b = 24$, bfloat16 has $b = 8$ and keeps float32's range of exponents.
+#
+# **By hand.** From 256 on, bfloat16 has a spacing of $2^{8-7} = 2$. So $256 + 1 = 257$ lies half-way between 256 and 258 and is rounded to 256. Hence $(256 + 1) + 1 = 256$, but $256 + (1 + 1) = 258$: addition is not associative. A logit is a sum of hundreds of products, and **the order of its additions is part of its value**.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+big, one = torch.tensor([256.0, 1.0], dtype=torch.bfloat16)
+print(f"torch:      (256 + 1) + 1 = {float((big + one) + one):g},  256 + (1 + 1) = {float(big + (one + one)):g}")
+left, right = theory.rounded(theory.rounded(256 + 1, 8) + 1, 8), theory.rounded(256 + theory.rounded(1 + 1, 8), 8)
+print(f"specdec:    (256 + 1) + 1 = {left:g},  256 + (1 + 1) = {right:g}")
+for name, bits in theory.BITS.items():
+    print(f"{name:9}{bits:3} bits: near 20 the numbers lie {theory.spacing(20.0, bits):.2g} apart")
+
+# %% [markdown]
+# Two tokens whose logits near 20 differ by 0.1 may well be stored as the same number in bfloat16.
+
+# %% [markdown]
+# ## The shape of a forward
+#
+# Ordinary decoding runs forwards of one row. A step that checks $\gamma$ drafted tokens runs $\gamma + 1$ rows. The formula for each row is the same; the program is not. A product of a matrix and *one* vector is computed by other code than a product of two matrices; that code cuts the sums into pieces of other sizes, and adds the pieces in another
+# order. Attention sums over keys in blocks, and where a block ends depends on how many keys there are.
+#
+# To see it alone, take answers that are known and read them again: the same tokens at the same places, once in forwards of one row, then of 2, 8 and 32 rows. That is a run in which every draft is right. The answers are to six short prompts.
+
+# %%
+from specdec_core.divergence import reread
+from specdec_core.drafters import NullDrafter, PromptLookup
+from specdec_core.engine import generate
+from specdec_core.stopping import Stop
+from specdec_core.workloads import encode, own
+
+LENGTH, WIDTHS = 40, (2, 8, 32)
+stop = Stop(tokens=models["float32"].stop_ids, tokenizer=tokenizer)
+known = []  # (prompt, answer)
+for question in own(["write", "math", "chat"], limit=2):
+    prompt = encode(question.turns[0], tokenizer)
+    answer = generate(targets["float32"], prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop).tokens
+    known.append((prompt, list(answer)))
+print(f"{len(known)} answers, {sum(len(answer) for _, answer in known)} tokens")
+
+# %% [markdown]
+# Of each row we keep: whether all of its logits are the same bits as in the one-row forward; whether its argmax is another token; by how much the **gap** between the two best logits changed; the largest change of any logit; and the total variation between the two laws at $T = 1$.
+
+# %%
+def compare(alone, rows):
+    """(n, 5): same bits, argmax turned, change of the gap, largest change of a logit, total variation."""
+    a, b = alone.double().cpu(), rows.double().cpu()
+    best = a.topk(2).indices
+    change = (b - a).gather(1, best)
+    variation = (a.softmax(1) - b.softmax(1)).abs().sum(1) / 2
+    columns = [(a == b).all(1), a.argmax(1) != b.argmax(1), change[:, 0] - change[:, 1], (b - a).abs().amax(1), variation]
+    return torch.stack([column.double() for column in columns], 1).numpy()
+
+
+gaps = {dtype: [] for dtype in targets}  # between the two best logits of each row
+best = {dtype: [] for dtype in targets}  # the best logit
+seen = {(dtype, width): [] for dtype in targets for width in WIDTHS}
+for prompt, answer in known:
+    for dtype, lm in targets.items():
+        alone = reread(lm, prompt, answer, 1)
+        top = alone.double().cpu().topk(2).values
+        gaps[dtype] += (top[:, 0] - top[:, 1]).tolist()
+        best[dtype] += top[:, 0].tolist()
+        for width in WIDTHS:
+            seen[dtype, width].append(compare(alone, reread(lm, prompt, answer, width)))
+
+# %%
+BITS, TURNED, CHANGE, LARGEST, VARIATION = range(5)
+shapes = {key: np.concatenate(parts) for key, parts in seen.items()}  # (rows, 5)
+table = [
+    [dtype, str(width), f"{found[:, BITS].sum():.0f} of {len(found)}", f"{np.abs(found[:, CHANGE]).mean():.1e}",
+     f"{found[:, LARGEST].max():.1e}", f"{found[:, VARIATION].mean():.1e}"]
+    for (dtype, width), found in shapes.items()
+]  # fmt: skip
+columns = ["format", "rows a forward", "rows with the same bits", "mean change of the gap", "largest change of a logit", "mean variation"]
+display(Markdown(markdown(table, columns)))
+
+# %%
+same = sum(found[:, BITS].sum() for found in shapes.values()) / sum(map(len, shapes.values()))
+change = {dtype: np.mean([np.abs(shapes[dtype, width][:, CHANGE]).mean() for width in WIDTHS]) for dtype in targets}
+print(f"Over both formats {same:.0%} of the rows keep all of their bits when the forward gets wider.")
+print(f"The gap changes by {change['float32']:.1e} in float32 and by {change['bfloat16']:.1e} in bfloat16 on average,")
+print(f"a factor of {change['bfloat16'] / change['float32']:,.0f}; between the spacings of the formats lies a factor of {2**16:,}.")
+
+# %% [markdown]
+# Nothing here is random: run a cell again, and the numbers are the same. The change is a function of the shape.
+
+# %% [markdown]
+# ## Near ties
+#
+# A greedy token turns if the change is larger than the gap. Let $g \ge 0$ be the gap between the two best logits, and let the other shape add $d$ to it. The argmax turns if $g + d < 0$. Gaps have a density $f$; where they are as small as the changes, it is practically $f(0)$. So
+#
+# $$P(\text{turn}) = E\left[\int_0^{\max(0, -d)} f(g)\,dg\right] \approx f(0)\,E[\max(0, -d)] = \tfrac12\, f(0)\, E|d|,$$
+#
+# where the last step takes $d$ to be as often positive as negative. Two numbers decide: how many near ties the *text* has, and how large the changes of the *format* are. They have little to do with each other, so a rate can be predicted for a format in which no turn was ever seen.
+#
+# **By hand.** One gap in ten is below 0.25, so $f(0) = 0.1/0.25 = 0.4$. With $E|d| = 0.05$ the rate is $0.4 \cdot 0.05 / 2 = 0.01$: one token in a hundred. With $E|d| = 10^{-5}$ it is one in 500,000.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def wait(rate):
+    """A rate in words."""
+    return f"one token in {1 / rate:,.0f}" if rate else "no token"
+
+
+density = theory.near_tie_density([0.1] + 9 * [1.0], within=0.25)
+for shift in (0.05, 1e-5):
+    print(f"f(0) = {density:.1f}, E|d| = {shift:g}: {wait(theory.flip_rate(density, shift))}")
+
+# %% [markdown]
+# And measured: $f(0)$ from the float32 gaps below one half, $E|d|$ from the table above.
+
+# %%
+WITHIN = 0.5
+f0 = theory.near_tie_density(gaps["float32"], WITHIN)
+rate = {dtype: theory.flip_rate(f0, change[dtype]) for dtype in targets}
+tested = {dtype: sum(len(shapes[dtype, width]) for width in WIDTHS) for dtype in targets}
+turned = {dtype: int(sum(shapes[dtype, width][:, TURNED].sum() for width in WIDTHS)) for dtype in targets}
+print(f"f(0) = {f0:.2f} per unit of logit, from {sum(g < WITHIN for g in gaps['float32'])} of {len(gaps['float32'])} gaps")
+for dtype in targets:
+    print(f"{dtype:9} {wait(rate[dtype])} should turn; of {tested[dtype]} rows", end=" ")
+    print(f"{tested[dtype] * rate[dtype]:.2g} are expected and {turned[dtype]} did")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.8))
+ordered = np.sort(gaps["float32"])
+axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label="measured gaps, float32", **(style.line(0) | {"marker": ""}))
+x = np.geomspace(1e-6, WITHIN, 50)
+axes.plot(x, f0 * x, label="f(0) · x", **(style.line(1) | {"marker": ""}))
+for i, (dtype, size) in enumerate(change.items()):
+    look = style.line(i + 2)
+    axes.axvline(size, color=look["color"], linestyle=look["linestyle"], label=f"E|d|, {dtype}")
+    axes.plot(size, rate[dtype], color=look["color"], marker=look["marker"], linestyle="none", label=f"rate, {dtype}")
+axes.set(xscale="log", yscale="log", xlim=(1e-6, 30), ylim=(1e-7, 1.5), xlabel="x, in units of logit", ylabel="share of the tokens with a gap below x")
+axes.legend(loc="lower right")
+alt = "Share of gaps below x on two logarithmic axes; a straight line continues it to the tiny changes of float32."
+figures.save(fig, "12-gaps", alt=alt, model=models["float32"])
+
+# %% [markdown]
+# *Where a vertical line meets the dashed one is $f(0) E|d|$; the rate is half of that.* No run of this length can show the float32 rate. The line that leads to it rests on one assumption, that the density of gaps stays level all the way down, and nothing in a text knows about differences as small as these.
+
+# %% [markdown]
+# ## Exact ties
+#
+# In bfloat16 a near tie can become an exact one. If two logits are $g$ apart and the spacing is $s > g$, they are rounded to the same number with probability $1 - g/s$ (a boundary between two numbers lies between them with probability $g/s$). So
+#
+# $$P(\text{tie}) \approx f(0) \int_0^s (1 - g/s)\,dg = \tfrac12 f(0)\,s.$$
+#
+# It is the formula of the last section with the spacing in the place of $E|d|$. **By hand:** near 20 bfloat16 has $s = 0.125$; with $f(0) = 0.4$ that makes $0.4 \cdot 0.125/2 = 0.025$.
+
+# %%
+for dtype in targets:
+    spacing = np.mean(theory.spacing(np.array(best[dtype]), theory.BITS[dtype]))
+    ties = sum(gap == 0 for gap in gaps[dtype])
+    print(f"{dtype:9} mean spacing {spacing:.1e}: {len(gaps[dtype]) * theory.flip_rate(f0, spacing):.2g} exact ties expected,", end=" ")
+    print(f"{ties} found in {len(gaps[dtype])} tokens")
+
+# %% [markdown]
+# An argmax has to choose, and takes the token with the lower id: a rule without any meaning, but the same for everybody. What is not the same for everybody is whether there *is* a tie. The next forward may round one of the two up.
+#
+# **Play.** A is the better token by a small gap. The lower line is a forward of another shape, in which the sum behind B came out a little higher. Find a shift that turns the token in float32 and not in bfloat16. Why can no shift do the opposite, and why could one if B had the lower id? (Rounding keeps the order, or makes two numbers equal.) Then look for the place where the spacing doubles.
+
+# %%
+from specdec_core.viz.near_tie import near_tie
+
+near_tie(best=20.3, gap=0.04, shift=0.06)
+
+# %% [markdown]
+# ## First divergences
+#
+# Now the live run: seven articles to summarize, ordinary decoding against prompt lookup, greedily, in both formats. The answers are cut at 40 tokens. (Each is also written twice by sampling; those we shall need for the last section.)
+
+# %%
+from specdec_core.sampling import Sampling
+
+SETTINGS = [("float32", 0.0), ("bfloat16", 0.0), ("float32", 1.0)]  # format, temperature
+METHODS = {"autoregressive": NullDrafter, "prompt lookup": PromptLookup}
+articles = {question.id: encode(question.turns[0], tokenizer) for question in own("summarize")}
+runs = {}  # (format, T, method) -> {question: generation}
+for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 two independent draws
+    for dtype, T in SETTINGS:
+        runs[dtype, T, name] = {
+            key: generate(targets[dtype], prompt, drafter(), max_new_tokens=LENGTH, stop=stop,
+                          sampling=Sampling(temperature=T), seed=seed)
+            for key, prompt in articles.items()
+        }  # fmt: skip
+
+# %%
+from specdec_core.divergence import first_difference, logit_gap
+
+parted = []  # (format, question, place)
+rows = []
+for dtype, T in SETTINGS[:2]:
+    for key, prompt in articles.items():
+        right, other = (runs[dtype, T, name][key].tokens for name in METHODS)
+        if (at := first_difference(right, other)) is None:
+            continue
+        parted.append((dtype, key, at))
+        gap = {d: logit_gap(lm, [*prompt, *right[:at]]) for d, lm in targets.items()}
+        pair = [repr(tokenizer.decode(t[at])) if at < len(t) else "(end)" for t in (right, other)]
+        rows.append([dtype, key, at + 1, *pair, *(f"{gap[d]:.3g}" for d in targets)])
+columns = ["format", "question", "first different token", "autoregressive", "prompt lookup", *(f"gap in {d}" for d in targets)]
+display(Markdown(markdown(rows, columns) if rows else "No answer parted in this run."))
+
+# %%
+counts = {dtype: sum(d == dtype for d, _, _ in parted) for dtype in targets}
+for dtype in targets:
+    expected = len(articles) * (1 - theory.identical_probability(rate[dtype], LENGTH))
+    print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers parted; from the rate one expects {expected:.2g}")
+
+# %% [markdown]
+# The gap is taken from a fresh reading of the common text, which is a third shape. Where the bfloat16 gap is 0 there, the choice was between two equal numbers; and the float32 gap says how little the model itself preferred one of them.
+#
+# After the first different token the answers go separate ways, and comparing further tokens means nothing: the contexts differ. So the honest measure is the *first* divergence, and it grows with the length of the answer: $P(\text{identical}) = (1 - \text{rate})^{n}$.
+
+# %%
+firsts = [int(np.argmax(part[:, TURNED])) + 1 if part[:, TURNED].any() else None for width in WIDTHS for part in seen["bfloat16", width]]
+firsts += [next((at + 1 for d, k, at in parted if (d, k) == ("bfloat16", key)), None) for key in articles]
+intact = [np.mean([first is None or first > n for first in firsts]) for n in range(LENGTH + 1)]
+
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+n = np.geomspace(1, 1e7, 200)
+for i, dtype in enumerate(targets):
+    curve = theory.identical_probability(rate[dtype], n)
+    axes.plot(n, curve, label=f"predicted, {dtype}", **(style.line(i + 1) | {"marker": ""}))
+axes.step(range(1, LENGTH + 1), intact[1:], where="post", linewidth=2.4, label="measured, bfloat16", **{k: v for k, v in style.line(0).items() if k != "marker"})
+axes.set(xscale="log", xlabel="n, tokens of the answer", ylabel="share of answers still identical", ylim=(0, 1.05))
+axes.legend(loc="lower left")
+alt = "Share of answers identical to ordinary decoding against their length: bfloat16 falls long before float32."
+figures.save(fig, "12-identical", alt=alt, model=models["bfloat16"])
+
+# %%
+half = {dtype: f"{np.log(0.5) / np.log1p(-rate[dtype]):,.0f}" if rate[dtype] else "no number of" for dtype in targets}
+print(f"Half of the answers are no longer identical after {half['bfloat16']} tokens in bfloat16", end=" ")
+print(f"and after {half['float32']} tokens in float32, if the rates hold.")
+widest, steady = shapes["bfloat16", WIDTHS[-1]][:, TURNED], len(shapes["bfloat16", WIDTHS[-1]])
+display(Markdown(
+    "> **The notes say …** that parallel Jacobi decoding ends at *exactly* the autoregressive tokens, without loss of precision (lookahead article), and that model-free methods are *strictly* lossless (model-free chapter, sections 6.4 and 11). "
+    "For real numbers that is proved. On a machine the equations that Jacobi's iteration solves are those of a forward with many rows, and ordinary decoding solves those of a forward with one. "
+    f"Measured: with {WIDTHS[-1]} rows in bfloat16, {int(widest.sum())} of {steady} tokens of known answers have another argmax. "
+    + ("So the two systems have different solutions there, and both are right." if widest.any() else "In this run the two systems agree; the rate above says how long that lasts.")
+    + f" In float32 {wait(rate['float32'])} is to be expected to turn."
+))
+
+# %% [markdown]
+# The developers of lookahead decoding report the same from practice: in float16 their results sometimes differ from greedy search, in float32 they are the same ([issue 16](https://github.com/hao-ai-lab/LookaheadDecoding/issues/16) of their repository). transformers gives the number of rows as the reason
+# ([issue 39421](https://github.com/huggingface/transformers/issues/39421)), and vLLM's documentation promises losslessness "up to the precision limits of hardware numerics" ([Speculative Decoding](https://docs.vllm.ai/en/v0.17.0/features/speculative_decoding/)).
+#
+# Nor is it special to speculative decoding. Another batch size, another length of the prefill's pieces, another GPU do the same to ordinary decoding ([arXiv:2506.09501](https://arxiv.org/abs/2506.09501)). A greedy answer in bfloat16 is *an* answer of the model, not *the* answer.
+
+# %% [markdown]
+# ## And sampling?
+#
+# With $T > 0$ the theorem speaks of the law, and rounding moves the law itself. How far can it? Let every logit change by at most $\delta$. Then weights grow or shrink by a factor of at most $e^\delta$. Say mass $a$ grows and the rest shrinks: with $r = e^{2\delta}$ the grown part becomes $ar/(ar + 1 - a)$. The gain $ar/(ar + 1 - a) - a$ is largest at $a = 1/(1 + e^\delta)$,
+# and there it is
+#
+# $$\mathrm{TV} \le \tanh(\delta/2).$$
+#
+# **By hand:** for $\delta = 0.1$ the series $\tanh x \approx x - x^3/3$ gives $0.05 - 0.00004 = 0.04996$.
+
+# %%
+print(f"δ = 0.1: {theory.law_shift_bound(0.1):.5f}")
+for dtype in targets:
+    found = np.concatenate([shapes[dtype, width] for width in WIDTHS])
+    bounds = theory.law_shift_bound(found[:, LARGEST])
+    print(f"{dtype:9} variation of a token's law {found[:, VARIATION].mean():.1e} on average, {found[:, VARIATION].max():.1e} at most;", end=" ")
+    print(f"bound {bounds.mean():.1e} on average; kept in {np.mean(found[:, VARIATION] <= bounds):.0%} of the rows")
+
+# %% [markdown]
+# So "the output follows $p$" becomes "every token follows a law that is at most so far from $p$". It is the distance between two roundings of the same model, and there is no third one that would be the true one.
+#
+# **One seed, the same tokens?** The law does not promise it. But the check of a point-mass draft draws $y$ from $p$ and looks whether a child equals $y$ (chapter 01), so it spends one uniform number a token, just as ordinary decoding does. With the same seed the two are the same function of $p$, and at $T = 1$ part only where a uniform number falls
+# between two roundings of a cumulative sum. A draft *drawn* from a model spends its numbers otherwise, and there one seed gives two different answers, of the same law.
+
+# %%
+prompt = known[0][0]
+pair = [generate(targets["float32"], prompt, drafter(), max_new_tokens=LENGTH, sampling=Sampling(temperature=1.0), seed=7)
+        for drafter in METHODS.values()]  # fmt: skip
+print("T = 1, one seed, float32: the tokens are", "the same" if pair[0].tokens == pair[1].tokens else "different",
+      f"in {len(pair[0].trace.steps)} and {len(pair[1].trace.steps)} steps")  # fmt: skip
+
+# %% [markdown]
+# ## The same bits at every width
+#
+# If the shape changes the rounding, give every forward the same shape. `CachedLM(model, numerics="invariant")` does that, and its design is a list of all that depends on shape:
+#
+# 1. **Rows.** Matrix products sum in an order that depends on the number of rows. So every forward has one width: smaller trees are padded with rows that nobody looks at, larger ones take several forwards. The projection to the vocabulary runs over the padding, too.
+# 2. **Keys.** Attention sums over the context, in blocks whose borders depend on how many keys there are, and the number of keys includes the rows in flight. So it is rounded up to a multiple of a block; the excess is masked.
+# 3. **Order of the keys.** In a tree the keys of a row's ancestors are not neighbors: siblings lie between them. A masked key adds an exact 0, yet it takes a place in the sum, and the others move to other partial sums. So each path from the root to a leaf is laid out behind the context as the chain that it would be in ordinary decoding.
+# 4. **The device.** Which width and which block are enough depends on kernels, and no standard describes them. So they are not reasoned out but *found*: the model reads a random text in forwards of one token, then as a chain and as a path through a tree, across the lengths at which kernels are seen to change, and compares all bits of the logits.
+#
+# Point 3 first, with random numbers in the place of queries, keys and values: a tree of three branches behind 40 keys. The last branch, in the tree and as a chain:
+
+# %%
+from specdec_core.cache import Flight, attend
+from specdec_core.tree import DraftTree
+
+tree, base, width = DraftTree.from_paths(0, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]), 40, 16
+noise = np.random.default_rng(0)
+q, k, v = (torch.tensor(noise.normal(size=(base + width, heads, 64)), dtype=torch.float32) for heads in (9, 3, 3))
+leaves = [tree.path_to(leaf) for leaf in (4, 8, 12)]
+
+
+def last_branch(rows, ancestors, depths, paths):
+    """Attention of these rows of the tree behind `base` keys, in a forward of `width` rows."""
+    visible, positions = np.eye(width, dtype=bool), np.full(width, base)
+    visible[: len(rows), : len(rows)], positions[: len(rows)] = ancestors, base + depths
+    place = [*range(base), *(base + row for row in rows), *range(base + len(rows), base + width)]
+    flight = Flight(base, 0, visible, positions, q.dtype, q.device, paths)
+    return attend(q[place][base:], k[place], v[place], flight, scale=64**-0.5)
+
+
+chain = last_branch(leaves[2], np.tri(5, dtype=bool), np.arange(5), None)[:5]
+for name, paths in (("keys as they lie in the tree", None), ("each path laid out as a chain", leaves)):
+    rows = last_branch(range(13), tree.ancestors, tree.depths, paths)[leaves[2]]
+    print(f"{name}: {int((rows == chain).all(-1).all(-1).sum())} of 5 rows have the bits of the chain")
+
+# %% [markdown]
+# Points 1, 2 and 4 are the self-test. Here it is with several shapes, on the bfloat16 model. It stops at the first length at which bits differ.
+
+# %%
+from specdec_core.invariance import CANDIDATES, Shape, mismatches
+
+fixed = CachedLM(models["bfloat16"].model, numerics="invariant", shape=CANDIDATES[0])
+good = None
+for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
+    fixed.shape = shape
+    wrong = mismatches(fixed)
+    print(f"{shape.width} rows, keys in blocks of {shape.block}:", f"{wrong} rows differ" if wrong else "no bit differs")
+    if not wrong:
+        good = shape
+        break
+print("Taken:", good if good else "none. This device needs other shapes; what follows shows forwards that do differ.")
+
+# %% [markdown]
+# A width of one row would pass every such test and is of no use: all drafts would be checked one by one. What is wanted is one width for *many* rows.
+#
+# The known answers again, now with this model:
+
+# %%
+equal = total = 0
+for prompt, answer in known[:2]:
+    alone = reread(fixed, prompt, answer, 1)
+    for width in WIDTHS:
+        equal += int((reread(fixed, prompt, answer, width) == alone).all(1).sum())
+        total += len(answer)
+print(f"{equal} of {total} rows have the bits of one-row decoding, at {', '.join(map(str, WIDTHS))} rows a forward")
+
+# %% [markdown]
+# And live, on articles whose answers parted above (or the first ones, if none did). Prompt lookup drafts chains; suffix decoding drafts trees.
+
+# %%
+from specdec_core.drafters import SuffixDecoding
+
+keys = [*(key for dtype, key, _ in parted if dtype == "bfloat16"), *articles]
+keys = list(dict.fromkeys(keys))[:2]
+live = {
+    (key, name): generate(fixed, articles[key], drafter(), max_new_tokens=LENGTH, stop=stop)
+    for key in keys for name, drafter in (METHODS | {"suffix decoding": SuffixDecoding}).items()
+}  # fmt: skip
+for key in keys:
+    right = live[key, "autoregressive"].tokens
+    for name in ("prompt lookup", "suffix decoding"):
+        run = live[key, name]
+        print(f"{key}, {name}: {len(run.tokens)} tokens in {run.trace.target_calls} forwards,", end=" ")
+        print("the tokens of ordinary decoding" if run.tokens == right else "other tokens than ordinary decoding")
+
+# %% [markdown]
+# This identity is a property of *one* machine, one build of its libraries, one number of threads. The invariant answer is not more correct than the fast one; it is reproducible. What it is good for: comparing methods by tokens, tests that may demand equality, and finding bugs, since a difference that remains has no excuse.
+
+# %% [markdown]
+# ## What it costs
+#
+# A one-row forward now runs the full width. On a machine where rows are nearly free (chapter 00) that costs little, elsewhere $t(w)/t(1)$. A chain of drafts costs nothing more until it is wider than that. A tree pays for point 3: attention once for each path. Forwards of both kinds, taking turns:
+
+# %%
+from statistics import median
+from time import perf_counter
+
+
+def seconds(lm, tree):
+    """One forward; a GPU answers when its logits are read."""
+    start = perf_counter()
+    lm.forward(tree).logits[-1, 0].item()
+    return perf_counter() - start
+
+
+prompt = articles[keys[0]]
+kinds = {"one row": DraftTree.empty(prompt[-1]), "a chain of 11 rows": DraftTree.chain(prompt[-1], [7] * 10), "a tree of 13 rows, 3 paths": tree}
+times = {}
+for lm in (targets["bfloat16"], fixed):
+    lm.prefill(prompt[:-1], reserve=64)
+for _ in range(12):
+    for kind, drafted in kinds.items():
+        for lm in (targets["bfloat16"], fixed):
+            times.setdefault((kind, lm.numerics), []).append(seconds(lm, drafted))
+cost = {key: median(found[2:]) for key, found in times.items()}
+rows = [[kind, *(f"{1e3 * cost[kind, n]:.1f} ms" for n in ("fast", "invariant")), f"{cost[kind, 'invariant'] / cost[kind, 'fast']:.2f}"] for kind in kinds]
+display(Markdown(markdown(rows, ["a forward over", "fast", "invariant", "ratio"])))
+
+# %%
+tau = sum(len(live[key, "prompt lookup"].tokens) for key in keys) / sum(live[key, "prompt lookup"].trace.target_calls for key in keys)
+step, chain_cost = cost["one row", "invariant"] / cost["one row", "fast"], cost["a chain of 11 rows", "invariant"] / cost["one row", "fast"]
+print(f"Ordinary decoding takes {step:.2f} times as long when it is invariant.")
+print(f"Prompt lookup, with {tau:.2f} tokens a step here, is {tau * cost['one row', 'invariant'] / cost['a chain of 11 rows', 'invariant']:.2f} times as fast as that,", end=" ")
+print(f"and {tau / chain_cost:.2f} times as fast as fast ordinary decoding (forwards alone, every step drafting 10 tokens).")
+
+# %% [markdown]
+# Two things follow. **Speedups measured within invariant numerics look better than they are**, because the baseline pays for rows that it does not use: there the speedup of a chain is close to τ. State which baseline it was. And the price depends on the machine: it is small where the weights are the bottleneck.
+#
+# There are other ways to the same end: kernels that keep one order for every batch size (H. He and Thinking Machines Lab, 2025, see below), or float32 arithmetic on weights that are stored in bfloat16 ([arXiv:2506.09501](https://arxiv.org/abs/2506.09501)), which keeps the shapes free and makes turns rare instead of impossible.
+
+# %% [markdown]
+# ## Quality beside identity
+#
+# If tokens may part, is the text still as good? Papers answer with scores. The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057), Table 2) compares summaries by ROUGE, with and without its method, at temperatures 0 and 1. Here is the same comparison on our seven articles.
+#
+# **ROUGE** counts what a text and a reference have in common: words (ROUGE-1), pairs of neighboring words (ROUGE-2), and the longest common subsequence of words (ROUGE-L). From $m$ common ones among $n_a$ and $n_b$ follow precision $m/n_a$ and recall $m/n_b$, and their harmonic mean $F_1 = 2m/(n_a + n_b)$.
+#
+# **By hand.** "the lens bends light" has 4 words, "a lens bends the light" has 5. All 4 words are common: $2 \cdot 4/9 = 0.889$. Of 3 and 4 pairs one is common, *lens bends*: $2/7 = 0.286$. The longest common subsequence is *lens bends light*: $2 \cdot 3/9 = 0.667$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.rouge import references, rouge
+
+scores = rouge("the lens bends light", "a lens bends the light")
+print(", ".join(f"{name} {score:.3f}" for name, score in zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), scores)))
+
+# %% [markdown]
+# The references are summaries written by hand, one an article. In the table: the mean scores in points (times 100), how many answers are word for word those of the ordinary run above them, and τ.
+
+# %%
+written = references()
+scored = {key: np.array([rouge(run.text, written[q]) for q, run in found.items()]) * 100 for key, found in runs.items()}
+rows = []
+for dtype, T in SETTINGS:
+    for name in METHODS:
+        found, plain = runs[dtype, T, name], runs[dtype, T, "autoregressive"]
+        same = "" if name == "autoregressive" else f"{sum(found[q].tokens == plain[q].tokens for q in articles)} of {len(articles)}"
+        tau = sum(len(run.tokens) for run in found.values()) / sum(run.trace.target_calls for run in found.values())
+        rows.append([f"{T:g}", dtype, name, *(f"{score:.2f}" for score in scored[dtype, T, name].mean(0)), same, f"{tau:.2f}"])
+display(Markdown(markdown(rows, ["T", "format", "method", "ROUGE-1", "ROUGE-2", "ROUGE-L", "identical", "τ"])))
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+base = scored["float32", 0.0, "autoregressive"][:, 0]
+pairs = {
+    "float32: prompt lookup": scored["float32", 0.0, "prompt lookup"][:, 0] - base,
+    "bfloat16: prompt lookup": scored["bfloat16", 0.0, "prompt lookup"][:, 0] - scored["bfloat16", 0.0, "autoregressive"][:, 0],
+    "bfloat16 for float32": scored["bfloat16", 0.0, "autoregressive"][:, 0] - base,
+    "T = 1: prompt lookup": scored["float32", 1.0, "prompt lookup"][:, 0] - scored["float32", 1.0, "autoregressive"][:, 0],
+    "T = 1 for greedy": scored["float32", 1.0, "autoregressive"][:, 0] - base,
+}
+for i, (name, differences) in enumerate(pairs.items()):
+    spread = np.linspace(-0.2, 0.2, len(differences))
+    axes.plot(differences, i + spread, **(style.line(i) | {"linestyle": "none"}))
+    axes.plot([differences.mean()] * 2, [i - 0.35, i + 0.35], color="black", linewidth=2)
+axes.set_yticks(range(len(pairs)), pairs)
+axes.invert_yaxis()
+axes.set_xlabel("difference in ROUGE-1, points; each mark an article, the bar their mean")
+alt = "Differences in ROUGE-1 by article in five rows: a method in float32, in bfloat16 and in sampling; two formats; two temperatures."
+figures.save(fig, "12-rouge", alt=alt, model=models["float32"])
+
+# %% [markdown]
+# Two yardsticks stand in the figure beside the method: the format, and the dice. Changing float32 for bfloat16 turns tokens in ordinary decoding, too. And at $T = 1$ two answers from the *same* law differ by as much as the fourth row shows: prompt lookup had another seed there, and its row shows nothing else.
+
+# %%
+one, two = (scored["float32", 1.0, name][:, 0] for name in METHODS)
+spread = (one - two).std(ddof=1)
+error, needed = spread / np.sqrt(len(one)), (2 * spread / 0.05) ** 2
+biggest = max(np.abs(pairs["bfloat16: prompt lookup"]).max(), 0.0)
+print(f"T = 1, prompt lookup against ordinary: {(two - one).mean():+.2f} points, standard error {error:.2f}.")
+print(f"To see a difference of 0.05 points at two standard errors, {needed:,.0f} articles would be needed.")
+print(f"Greedy in bfloat16: no article moved by more than {biggest:.1f} points, the mean by {pairs['bfloat16: prompt lookup'].mean():+.2f}.")
+
+# %% [markdown]
+# **What a table of scores proves.** A score sees a law through one number. **By hand:** let the reference be "a b", and let the model answer "a" or "b", half of the time each. Both answers have ROUGE-1 $= 2/3$. A broken method that *always* answers "a" has the same mean, in every experiment of any size, and a total variation of one half.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+right, broken = {"a": 0.5, "b": 0.5}, {"a": 1.0, "b": 0.0}
+for name, law in (("the model", right), ("broken", broken)):
+    print(f"{name}: mean ROUGE-1 {sum(share * rouge(text, 'a b').r1 for text, share in law.items()):.3f}")
+print("total variation:", sum(abs(right[text] - broken[text]) for text in right) / 2)
+
+# %%
+display(Markdown(
+    "> **The notes say …** (lookahead article, on the paper's Table 2) that ROUGE with and without lookahead differs by at most 0.05 points at temperatures 0 and 1, and that this *verifies* that checking keeps the law of the output, greedily and in sampling. "
+    "The inference does not hold. Equal scores are what losslessness predicts, and what many lossy methods give as well (the broken one above). At $T = 0$ a lossless method on exact numbers gives a difference of exactly 0, so whatever difference is left there is rounding, or a bug. "
+    f"At $T = 1$ a difference as small as 0.05 says little unless the articles are many: with the spread of our model it would take {needed:,.0f} of them. What verifies the law is the proof and, for a program, the exact enumeration of chapter 01. "
+    "What the table does show, and what it is for: nothing that a user would notice is lost."
+))
+
+# %% [markdown]
+# The note adds that at $T = 1$ fewer drafts are accepted than at $T = 0$. The column τ says what prompt lookup makes of that here.
+
+# %%
+rates = {T: sum(len(r.tokens) for r in runs["float32", T, "prompt lookup"].values()) / sum(r.trace.target_calls for r in runs["float32", T, "prompt lookup"].values()) for T in (0.0, 1.0)}
+print(f"τ = {rates[0.0]:.2f} at T = 0 and {rates[1.0]:.2f} at T = 1:", "as the note says" if rates[1.0] < rates[0.0] else "not so in this run")
+
+# %% [markdown]
+# ## Pitfalls
+#
+# - **"Lossless" without saying what.** Law, tokens, bits or quality: name one.
+# - **Testing bfloat16 by equality of tokens.** It will fail for a correct program. Test in float32 or float64 with small models, or with invariant numerics; or allow a difference where the gap is below the rounding, and *print the gap*.
+# - **Excusing every difference with rounding.** A parting at a gap of 2 is a bug. So is a float32 run that parts every few hundred tokens.
+# - **Comparing tokens behind the first divergence.** The contexts differ; agreement there means nothing either way.
+# - **Counting identical answers without their length.** Every rate gives 0 % if the answers are long enough.
+# - **A speedup measured in invariant numerics against an invariant baseline**, quoted without saying so.
+# - **Equal scores as a proof.** They are a check that nothing is badly broken, and need a standard error.
+# - **Blaming speculation.** First compare ordinary decoding with itself at another batch size.
+#
+# ## Summary
+#
+# - The theorem holds for real numbers. In a program two runs agree as far as they compute the same numbers, and a forward's shape is part of what it computes.
+# - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format. The spacing of bfloat16 is 65,536 times that of float32, and the rate grows about as much.
+# - With coarse spacing near ties become exact: $\frac12 f(0) s$ of the tokens.
+# - In sampling, rounding moves a law by at most $\tanh(\delta/2)$ a token. Point-mass drafts even give the same tokens for the same seed.
+# - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding.
+# - Mean scores are too blunt to prove the law kept, or to notice that it is not.
+#
+# ## Further reading
+#
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), and C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the theorem
+# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): the comparison by ROUGE
+# - J. Yuan and others, *Understanding and Mitigating Numerical Sources of Nondeterminism in LLM Inference*, NeurIPS 2025, [arXiv:2506.09501](https://arxiv.org/abs/2506.09501): what batch size and GPU do to greedy answers
+# - H. He and Thinking Machines Lab, *Defeating Nondeterminism in LLM Inference*, 2025, [thinkingmachines.ai](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/): kernels that do not depend on the batch
+# - C.-Y. Lin, *ROUGE: A Package for Automatic Evaluation of Summaries*, 2004, [aclanthology.org/W04-1013](https://aclanthology.org/W04-1013/): the score
