@@ -32,18 +32,19 @@ class Recorder:
     """An `lm` that keeps the logits of every committed row, and reads a prompt once for all methods."""
 
     def __init__(self, lm):
-        self._lm, self.rows, self._read = lm, [], None
+        self._lm, self.rows, self._read, self._hidden = lm, [], None, None
 
     def __getattr__(self, name):
         return getattr(self._lm, name)
 
-    def prefill(self, ids, reserve=0):
+    def prefill(self, ids, reserve=0, needs_hidden=False):
         self.rows = []
         if ids == self._read:
             self._lm.rewind(len(ids))
         else:
-            self._lm.prefill(ids, reserve)
+            self._hidden = self._lm.prefill(ids, reserve, needs_hidden=True)  # a later method may need it
             self._read = list(ids)
+        return self._hidden
 
     def forward(self, tree, needs_hidden=False):
         self._out = self._lm.forward(tree, needs_hidden)
@@ -63,12 +64,13 @@ def questions(file: str | None, count: int | None) -> list:
     return [*own(), *others][:count]
 
 
-def compare(recorder: Recorder, tokenizer, prompt: list[int], methods: list[str], **run) -> dict[str, dict]:
+def compare(recorder: Recorder, loaded, prompt: list[int], methods: list[str], **run) -> dict[str, dict]:
     """For each method: whether its tokens are the baseline's, and how many rows of logits are."""
     found, expected = {}, generate(recorder, prompt, **run).tokens
     alone = recorder.rows
+    context = Context(recorder, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
     for name in methods:
-        tokens = generate(recorder, prompt, build(name, Context(recorder, tokenizer)), **run).tokens
+        tokens = generate(recorder, prompt, build(name, context), **run).tokens
         same = next((i for i, (a, b) in enumerate(zip(tokens, expected, strict=False)) if a != b), len(expected))
         rows = recorder.rows[: same + 1]
         found[name] = {
@@ -116,7 +118,7 @@ def main() -> int:
         if not missing or len(prompt) + arguments.max_new_tokens >= lm.max_length:
             continue
         length = arguments.max_new_tokens
-        found = compare(recorder, loaded.tokenizer, prompt, missing, max_new_tokens=length, stop=stop)
+        found = compare(recorder, loaded, prompt, missing, max_new_tokens=length, stop=stop)
         results[question.id] = {**results.get(question.id, {}), **found}
         if arguments.out:
             with open(arguments.out, "a", encoding="utf-8") as file:

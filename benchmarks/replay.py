@@ -44,7 +44,7 @@ class Recorded:
     def __init__(self, vocab_size: int):
         self.vocab_size, self.length, self.text = vocab_size, 0, []
 
-    def prefill(self, ids, reserve=0):
+    def prefill(self, ids, reserve=0, needs_hidden=False):
         self.length = len(ids)
 
     def forward(self, tree, needs_hidden=False):

@@ -59,6 +59,7 @@ def race(
     peer_model: Any = None,
     device: torch.device | str = "cpu",
     costs: Costs | None = None,
+    weights_hash: Callable[[], str] | None = None,
     seconds: float | None = None,
     clock: Callable[[], float] = perf_counter,
     progress: bool = True,
@@ -81,6 +82,7 @@ def race(
         peer_model: a model of transformers to race against, see `peers`; None for no peer.
         device: where the models run; the clock waits for it.
         costs: t(q) of ``lm`` here, for methods that choose by it; measured where one needs it and none is given.
+        weights_hash: gives the hash of the target's weights, which trained drafters ask for; see `methods.Context`.
         seconds: time for warming up and for the rounds; None for as long as it takes.
         clock: seconds, for that time only; tests give one of their own.
         progress: show a bar on stderr.
@@ -95,13 +97,13 @@ def race(
     sampling = sampling or Sampling()
     _check(lm, tokenizer, questions, max_new_tokens, repeats, sampling, peer_model)
     options = {"sampling": sampling, "seed": seed, "stop": Stop(stop_ids)}
-    rivals = peers.contestants(peer_model, stop_ids, names) if peer_model is not None else {}
+    rivals = peers.contestants(peer_model, stop_ids, names, weights_hash) if peer_model is not None else {}
     memory = PeakMemory(device)
     result = Race((*names, *rivals), greedy=sampling.greedy, memory=memory.meaning)
 
     def contestants() -> dict[str, Any]:
         # Fresh drafters in every repeat: one that learns across requests would remember the answers.
-        context = _methods.Context(lm, tokenizer, costs, sampling)
+        context = _methods.Context(lm, tokenizer, costs, sampling, weights_hash)
         ours = {name: _Ours(lm, _methods.build(name, context), options) for name in names}
         return {**ours, **rivals}
 

@@ -22,7 +22,7 @@ from .sampling import Sampling
 from .stopping import Stop
 from .trace import PHASES, Step, Trace
 from .tree import DraftTree
-from .verify import clip, verify
+from .verify import Rule, clip, verify
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = N
         stop: what else ends the run; nothing by default.
         seed: drafting and verifying draw from two streams of it.
         max_nodes: most rows besides the root in one forward; what the drafter asks for by default.
+        rule: how trees are verified; `verify`, which is lossless, by default. `typical.Typical` is not.
         rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
 
     Raises:
@@ -85,7 +86,8 @@ class Run:
 
     def __init__(self, lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, *,
                  max_new_tokens: int = 128, sampling: Sampling | None = None, stop: Stop | None = None,
-                 seed: int = 0, max_nodes: int | None = None, rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
+                 seed: int = 0, max_nodes: int | None = None, rule: Rule = verify,
+                 rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         max_nodes = self.drafter.max_nodes if max_nodes is None else max_nodes
         if max_new_tokens < 0 or max_nodes < 0:
@@ -94,7 +96,8 @@ class Run:
         self.context = _checked(prompt, lm)
         self.prompt_length = len(self.context)
         self.max_new_tokens, self.max_nodes = max_new_tokens, max_nodes
-        self.trace = Trace(self.drafter.name, self.prompt_length)
+        self.rule, label = rule, getattr(rule, "label", "")  # a rule that is not lossless has one, and is named by it
+        self.trace = Trace(f"{self.drafter.name} ({label})" if label else self.drafter.name, self.prompt_length)
         self.watch = (stop or Stop()).watch()
         self._draft_rng, self._verify_rng = rngs or spawn(seed)
 
@@ -105,8 +108,11 @@ class Run:
             self.watch.reason = "length"
             return
         start = perf_counter()
-        self.lm.prefill(self.context[:-1], reserve=self.max_new_tokens + self.max_nodes + 1)
+        needs, room = self.drafter.needs_hidden, self.max_new_tokens + self.max_nodes + 1
+        hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs)
         self.drafter.reset(self.context)
+        if needs:
+            self.drafter.read_prompt(hidden)
         self.trace.prefill_seconds = perf_counter() - start
         while self.watch.reason is None:
             yield self._step()
@@ -131,7 +137,7 @@ class Run:
         clock.append(perf_counter())
 
         laws = self.sampling.laws(out.logits, tree, context, self.prompt_length)
-        verdict = verify(laws, tree, self._verify_rng)
+        verdict = self.rule(laws, tree, self._verify_rng)
         emitted = clip(verdict, self.watch.keep(verdict.tokens, min(remaining, room)))
         clock.append(perf_counter())
 

@@ -41,8 +41,12 @@ class LanguageModel(Protocol):
     @property
     def length(self) -> int: ...
 
-    def prefill(self, ids: Sequence[int], reserve: int = 0) -> None:
-        """Forget the last sequence and read ``ids``; set room for ``reserve`` more tokens aside."""
+    def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
+        """Forget the last sequence and read ``ids``; set room for ``reserve`` more tokens aside.
+
+        Returns:
+            (L, D) final hidden states after each of the L ids if asked for, else None.
+        """
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """Score every row of ``tree``, whose root is the token after the committed ones."""

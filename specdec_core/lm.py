@@ -71,8 +71,11 @@ class CachedLM:
     def cache_bytes(self) -> int:
         return self._kv.bytes()
 
-    def prefill(self, ids: Sequence[int], reserve: int = 0) -> None:
+    def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         """Forget the last sequence and read ``ids``; room for ``reserve`` more tokens is set aside.
+
+        Returns:
+            (L, D) final hidden states after each of the L ids, or None where not asked for.
 
         Raises:
             ContextLimitError: if ``ids`` leaves no room for a single new token.
@@ -84,12 +87,18 @@ class CachedLM:
             )
         self._kv.length, self._tree, self._copied = 0, None, None
         self._kv.reserve(len(ids) + reserve + 1)
+        parts = []
         for start in range(0, len(ids), self.prefill_chunk):
             chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
             rows = len(chunk)
             self._kv.reserve(self.length + self.execution.slots(rows))
-            self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, keep=1)
+            states = self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, 1, needs_hidden)[1]
             self._kv.length += rows
+            parts.append(states)
+        if not needs_hidden:
+            return None
+        nothing = torch.empty(0, self.execution.config.hidden_size, dtype=self.execution.dtype)
+        return torch.cat(parts) if parts else nothing.to(self.execution.device)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """Score every row of ``tree`` in one pass (several, if invariant and larger than its width)."""
@@ -138,6 +147,20 @@ class CachedLM:
         if not 0 <= length <= self.length:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
         self._kv.length, self._tree = length, None
+
+    @torch.no_grad()
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) what the model reads for the tokens ``ids`` (n,) int64."""
+        return self.execution.embed(ids.to(self.execution.device))
+
+    @torch.no_grad()
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection: the logits of the tokens ``ids`` are their products with a state.
+
+        Raises:
+            UnsupportedModel: if the model's own matrix was freed and is not in the file that it was loaded from.
+        """
+        return self.execution.head_rows(ids.to(self.execution.device))
 
     def _forward_invariant(self, tree: DraftTree, positions: np.ndarray, needs_hidden: bool) -> LMOutput:
         rows, width = len(tree.tokens), self.shape.width

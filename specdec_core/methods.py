@@ -35,12 +35,15 @@ class Context:
         tokenizer: of transformers.
         sampling: how ``lm`` is sampled; a drafter that draws has to draw alike. Greedy by default.
         costs: t(q) of ``lm`` as it runs here; None where it is not known, and a drafter that needs it measures.
+        weights_hash: gives the hash of the target's weights (`models.LoadedModel.weights_hash`), by which trained
+            drafters know their target; asked only by these, since it may take a while. None where it is not known.
     """
 
     lm: LanguageModel
     tokenizer: Any
     costs: Costs | None = None
     sampling: Sampling = Sampling()
+    weights_hash: Callable[[], str] | None = None
 
 
 def split(names: str) -> list[str]:

@@ -30,6 +30,8 @@ from .errors import DraftError, SpecdecError
 from .interface import LanguageModel, LMOutput
 from .tree import DraftTree
 
+_NO_HIDDEN = "hidden states are not exchanged between ranks; run this drafter on one rank"
+
 
 def shares(tree: DraftTree, ranks: int) -> list[np.ndarray]:
     """The rows of ``tree`` that each rank computes: a run of consecutive leaves and all their ancestors.
@@ -72,8 +74,8 @@ class ShardedLM:
 
     Raises:
         ValueError: for another ``exchange``.
-        DraftError: in `forward`, on all ranks, if they do not run the same generation; and if hidden states
-            are asked for, which are not exchanged.
+        DraftError: in `forward`, on all ranks, if they do not run the same generation; there and in `prefill` if
+            hidden states are asked for, which are not exchanged.
     """
 
     def __init__(self, lm: LanguageModel, group: dist.ProcessGroup | None = None, exchange: str = "logits"):
@@ -89,14 +91,16 @@ class ShardedLM:
     def length(self) -> int:
         return self.lm.length + len(self._missing)
 
-    def prefill(self, ids: Sequence[int], reserve: int = 0) -> None:
+    def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> None:
+        if needs_hidden:
+            raise DraftError(_NO_HIDDEN)
         self._missing, self._context = [], _checksum(0, np.asarray(ids, np.int64))
         self.lm.prefill(ids, reserve)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """Score this rank's share, then exchange: the rows of the whole tree, the same on all ranks."""
         if needs_hidden:
-            raise DraftError("hidden states are not exchanged between ranks; run this drafter on one rank")
+            raise DraftError(_NO_HIDDEN)
         split = shares(tree, self.ranks)
         self._tree, self._rows = tree, split[self.rank]
         late = len(self._missing)

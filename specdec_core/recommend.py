@@ -103,6 +103,7 @@ def recommend(
     seed: int = 0,
     stop_ids: Collection[int] = (),
     device: torch.device | str = "cpu",
+    weights_hash: Callable[[], str] | None = None,
     progress: bool = True,
     clock: Callable[[], float] = perf_counter,
 ) -> Advice:
@@ -119,7 +120,7 @@ def recommend(
             and the search for divergences comes on top.
         names: methods to try; by default all that can be built without further files.
         max_new_tokens: of an answer; fewer where time allows fewer questions than there are tasks.
-        sampling, seed, stop_ids, device: as for `bench.race`.
+        sampling, seed, stop_ids, device, weights_hash: as for `bench.race`.
         progress: say on stderr what runs.
         clock: seconds.
 
@@ -133,7 +134,7 @@ def recommend(
     options = {"sampling": sampling or Sampling(), "seed": seed}
     sizes = _sizes(questions, tokenizer, lm.max_length, max_new_tokens)
     prompt, stop = encode(questions[0].turns[0], tokenizer), Stop(stop_ids)
-    context = methods.Context(lm, tokenizer, costs, options["sampling"])
+    context = methods.Context(lm, tokenizer, costs, options["sampling"], weights_hash)
     usable, left_out = _runnable(names, context, prompt, stop=stop, **options)
     runs = [generate(lm, prompt, max_new_tokens=n, stop=stop, **options).trace for n in (1, SHORTEST)]
     search, stopped = Search(in_turns(questions), sizes, max_new_tokens, costs, _pace(runs)), ""
@@ -164,6 +165,7 @@ def recommend(
                 stop_ids=stop_ids,
                 device=device,
                 costs=costs,
+                weights_hash=weights_hash,
                 seconds=min(1.0, 2 * SHARES[stage - 1]) * left,
                 clock=clock,
                 progress=progress,

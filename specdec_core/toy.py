@@ -61,14 +61,34 @@ class TableLM:
         """softmax of `row`: the law at T = 1."""
         return softmax(self.row(context))
 
-    def prefill(self, ids: Sequence[int], reserve: int = 0) -> None:
+    def state(self, context: Sequence[int]) -> np.ndarray:
+        """(V**order,) what stands for a hidden state after ``context``: 1 at its last ``order`` tokens, else 0."""
+        last = ([0] * self.order + list(context))[-self.order :]
+        state = np.zeros(self.vocab_size**self.order)
+        state[np.ravel_multi_index(last, self.table.shape[:-1])] = 1.0
+        return state
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, V**order) one-hot rows."""
+        return torch.eye(self.vocab_size, self.vocab_size**self.order, dtype=torch.float64)[ids]
+
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, V**order) rows whose products with a `state` are the logits of ``ids``."""
+        return torch.from_numpy(self.table.reshape(-1, self.vocab_size).T)[ids]
+
+    def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         self._tokens, self._tree = [int(i) for i in ids], None
+        return self._states([ids[: i + 1] for i in range(len(ids))]) if needs_hidden else None
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
-        rows = [self.row(self._tokens + tree.tokens[tree.path_to(i)].tolist()) for i in range(len(tree.tokens))]
-        logits = torch.from_numpy(np.stack(rows))
+        contexts = [self._tokens + tree.tokens[tree.path_to(i)].tolist() for i in range(len(tree.tokens))]
+        logits = torch.from_numpy(np.stack([self.row(context) for context in contexts]))
         self._tree = tree
-        return LMOutput(logits, logits if needs_hidden else None)
+        return LMOutput(logits, self._states(contexts) if needs_hidden else None)
+
+    def _states(self, contexts: Sequence[Sequence[int]]) -> torch.Tensor:
+        states = np.array([self.state(context) for context in contexts])
+        return torch.from_numpy(states.reshape(len(contexts), self.vocab_size**self.order))
 
     def commit(self, path: Sequence[int]) -> None:
         self._tokens += self._tree.tokens[list(path)].tolist()

@@ -57,6 +57,32 @@ def test_compiled_rows_are_plain_forwards(name):
     assert largest_error(model, lm) < 1e-5
 
 
+RUNS = [("eager", "fast"), ("eager", "invariant"), ("compiled", "fast")]
+RUNS += [pytest.param("packed", numerics, marks=needs_onednn) for numerics in ("fast", "invariant")]
+
+
+@pytest.mark.parametrize("execution, numerics", RUNS)
+def test_hidden_states_of_a_prompt_are_those_of_every_row(execution, numerics):
+    """Read in chunks of four; then those of a tree. Asking for them leaves the logits as they are."""
+    model = float32("llama")
+    lm = CachedLM(model, execution, numerics, prefill_chunk=4)
+    if execution == "compiled":
+        lm.execution = Compiled(model, backend="eager")
+    ids, tree = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14], DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
+    assert lm.prefill(ids) is None
+    alone = lm.forward(tree)
+    assert alone.hidden is None
+    hidden = lm.prefill(ids, needs_hidden=True)
+    with torch.no_grad():
+        theirs = model.model(torch.tensor([ids])).last_hidden_state[0]
+    assert hidden.shape == (10, LLAMA["hidden_size"])
+    torch.testing.assert_close(hidden, theirs, rtol=1e-4, atol=1e-4)
+    out = lm.forward(tree, needs_hidden=True)
+    torch.testing.assert_close(out.logits, alone.logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model.lm_head(out.hidden), out.logits, rtol=1e-4, atol=1e-4)
+    assert lm.prefill([], needs_hidden=True).shape == (0, LLAMA["hidden_size"])
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; none is here")
 @pytest.mark.parametrize("execution", ("eager", "compiled"))
 def test_on_a_gpu_rows_are_plain_forwards(execution):
@@ -119,6 +145,28 @@ def test_releasing_frees_the_matrices_and_changes_no_token():
     left = sum(parameter.numel() for parameter in model.parameters())
     norms = sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 1)
     assert left == norms + VOCAB * LLAMA["hidden_size"] < before and (tied or model.lm_head.weight.numel() == 0)
+
+
+@needs_onednn
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_a_drafter_shares_outlives_the_matrices(tied, tmp_path):
+    """Rows of the embedding and of the projection, held or read from the file; refused where they are nowhere."""
+    config = hf.LlamaConfig(**LLAMA, tie_word_embeddings=tied)
+    randomized(hf.LlamaForCausalLM(config)).float().save_pretrained(tmp_path)
+    model, ids = hf.LlamaForCausalLM.from_pretrained(tmp_path), torch.tensor([0, VOCAB - 1, 7])
+    rows, head = model.model.embed_tokens.weight[ids].clone(), model.lm_head.weight[ids].clone()
+    for execution, release in (("eager", False), ("packed", False), ("compiled", False), ("packed", True)):
+        lm = CachedLM(model, execution, release=release)
+        assert torch.equal(lm.embed(ids), rows) and torch.equal(lm.head_rows(ids), head)
+        assert torch.equal(rows, head) == tied
+    alone = randomized(hf.LlamaForCausalLM(config)).float()  # loaded from nowhere
+    lm = CachedLM(alone, "packed", release=True)
+    assert torch.equal(lm.embed(ids), rows)
+    if tied:
+        assert torch.equal(lm.head_rows(ids), head)
+    else:
+        with pytest.raises(UnsupportedModel, match="wrap the model with release=False"):
+            lm.head_rows(ids)
 
 
 @needs_onednn

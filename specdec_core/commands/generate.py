@@ -56,11 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
     # They are found by the hash of the weights, which may take a while where it is not on record.
     costs = kept_or_none(loaded, lm) if Adaptive.name in arguments.method else None
+    context = Context(lm, loaded.tokenizer, costs, sampling, lambda: loaded.weights_hash)
     try:
         answer = stream(
             lm,
             _encode(prompt, loaded.tokenizer, arguments.raw),
-            build(arguments.method, Context(lm, loaded.tokenizer, costs, sampling)),
+            build(arguments.method, context),
             max_new_tokens=arguments.max_new_tokens,
             sampling=sampling,
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),

@@ -73,7 +73,7 @@ def _profiles(lm: Any, prompt: Sequence[int], loaded: Any, arguments: argparse.N
     from ..profiling import profile
     from ..stopping import Stop
 
-    lookup = build(METHOD, Context(lm, loaded.tokenizer))
+    lookup = build(METHOD, Context(lm, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash))
     run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": Stop(loaded.stop_ids)}
     return [
         profile(lm, prompt, NullDrafter(), **run),

@@ -22,8 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: autoregressive,prompt_lookup)",
     )  # fmt: skip
     parser.add_argument(
-        "--peer", choices=["transformers"], help="race its own greedy and prompt-lookup generation too"
-    )
+        "--peer", choices=["transformers"],
+        help="race its own greedy and prompt-lookup generation too; also its assisted one if draft_model is raced",
+    )  # fmt: skip
     what = parser.add_argument_group("questions")
     what.add_argument("--tasks", metavar="LIST", help="separated by commas; session and write_code, for methods that "
                       "remember, run only if named (default: all others)")  # fmt: skip
@@ -130,6 +131,7 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
         peer_model=loaded.model if arguments.peer else None,
         device=loaded.device,
         costs=costs,
+        weights_hash=lambda: loaded.weights_hash,
         seconds=60 * arguments.minutes if arguments.minutes else None,
     )
     settings = _settings(arguments, methods, loaded, lm, sampling)

@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         stop_ids=loaded.stop_ids,
         device=loaded.device,
+        weights_hash=lambda: loaded.weights_hash,
     )
     threads = torch.get_num_threads()
     place = f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
 from ..interface import LMOutput
 from ..rng import Rng
 from ..tree import DraftTree
@@ -30,7 +32,7 @@ class Drafter(Protocol):
 
     Attributes:
         name: what tables and plots call it.
-        needs_hidden: True if `observe` reads ``out.hidden``.
+        needs_hidden: True if `read_prompt` and `observe` need the target's hidden states.
         max_nodes: the budget it is given unless a run sets another.
     """
 
@@ -40,6 +42,9 @@ class Drafter(Protocol):
 
     def reset(self, context: Sequence[int]) -> None:
         """Forget the last request; ``context`` is the prompt of the next one."""
+
+    def read_prompt(self, hidden: torch.Tensor) -> None:
+        """After `reset`, if ``needs_hidden``: the target's states (L, D) of the prompt, without its last token."""
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         """A tree rooted at ``context[-1]`` within ``budget``; `DraftTree.empty` where there is no draft."""
@@ -56,6 +61,9 @@ class DrafterBase:
     max_nodes = 64
 
     def reset(self, context: Sequence[int]) -> None:
+        pass
+
+    def read_prompt(self, hidden: torch.Tensor) -> None:
         pass
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:

@@ -59,6 +59,11 @@ class Cascade(DrafterBase):
         self.first.reset(context)
         self.second.reset(context)
 
+    def read_prompt(self, hidden) -> None:
+        for drafter in (self.first, self.second):
+            if drafter.needs_hidden:
+                drafter.read_prompt(hidden)
+
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         tree = self.first.propose(context, budget, rng)
         self.match_len = getattr(self.first, "match_len", 0) if tree.size else 0
@@ -151,6 +156,9 @@ class Adaptive(DrafterBase):
         """A new request. What was learned about the drafter is kept."""
         self._asked, self._unjudged = None, []
         self.drafter.reset(context)
+
+    def read_prompt(self, hidden) -> None:
+        self.drafter.read_prompt(hidden)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         self._asked = None

@@ -73,18 +73,25 @@ class Compiled:
         bias[rows:, 0] = 0  # padding rows must see something, or their softmax is 0/0
         slots = torch.arange(start, start + width, device=self.device)
         pad = (0, width - rows)
-        # A prefill wants the logits of one row, a tree those of all: two shapes for each width.
+        # A prefill wants the logits of one row, a tree those of all: two shapes for each width, and each with states.
         wanted = keep[-1:] if len(keep) == 1 else None
         # One compilation a width, each with and without `wanted`, for every model of the process.
         with torch._dynamo.config.patch(cache_size_limit=_COMPILATIONS):
             logits, states = self._forward(
-                F.pad(ids, pad), F.pad(positions, pad), slots, bias, wanted, kv.keys, kv.values
+                F.pad(ids, pad), F.pad(positions, pad), slots, bias, wanted, kv.keys, kv.values, hidden
             )
         # Graphs own their outputs and overwrite them at the next replay.
-        logits, states = logits[: len(keep)].clone(), states[: len(keep)].clone()
-        return logits, states if hidden else None
+        return logits[: len(keep)].clone(), states[:rows].clone() if hidden else None
 
-    def _step(self, ids, positions, slots, bias, keep, keys, values):
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the input embedding."""
+        return self.stack.embed(ids)
+
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection."""
+        return self.stack.head_rows(ids)
+
+    def _step(self, ids, positions, slots, bias, keep, keys, values, hidden):
         def attend(index, query, key, value, scale):
             keys[index].index_copy_(0, slots, key)
             values[index].index_copy_(0, slots, value)
@@ -94,4 +101,4 @@ class Compiled:
             )
             return out[0].transpose(0, 1)
 
-        return self.stack(ids, positions, keep, attend)
+        return self.stack(ids, positions, keep, attend, hidden)

@@ -84,10 +84,10 @@ class Eager:
             ids, positions: (n,) int64.
             kv, flight: the cache and the rows in flight; or a `Batch` of caches and a list of flights.
             keep: (k,) int64 rows whose logits are wanted.
-            hidden: also return the last hidden states (after the final norm) of those rows.
+            hidden: also return the last hidden states (after the final norm) of all rows.
 
         Returns:
-            logits (k, V) and hidden (k, D) or None.
+            logits (k, V) and hidden (n, D) or None.
         """
         call = _Call(kv, flight)
         with _our_attention(self.model):
@@ -105,7 +105,15 @@ class Eager:
                 f"{type(self.model).__name__}: its layers should attend within windows of {self._windows} tokens, "
                 f"but their attention function was told {call.windows}"
             )
-        return out.logits[0], out.hidden_states[-1][0, keep] if hidden else None
+        return out.logits[0], out.hidden_states[-1][0] if hidden else None
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the input embedding."""
+        return self.model.get_input_embeddings()(ids)
+
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection."""
+        return self.model.get_output_embeddings().weight[ids]
 
 
 def _windows(config) -> list[int | None] | None:

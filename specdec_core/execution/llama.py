@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
+from ..errors import UnsupportedModel
 from ..machine import give_back
 from . import stored
 
@@ -116,36 +117,67 @@ class Stack:
             if release:
                 _empty(layer)
         self.head = linear(model.lm_head)
-        if release and model.lm_head.weight is not embedding:
+        self._tied = model.lm_head.weight is embedding
+        self._head_rows: Callable | None = None if self._tied else partial(F.embedding, weight=model.lm_head.weight)
+        if release and not self._tied:
+            self._head_rows = stored.find(model, model.lm_head.weight)
             _empty(model.lm_head)
-        elif release and (rows := stored.find(model)):
+        elif release and (rows := stored.find(model, embedding)):
             self.embed = rows
             _empty(model.lm_head)
             _empty(stack.embed_tokens)
         self._rotary, self._like = stack.rotary_emb, stack.norm.weight  # which has the dtype and device of all
         self.cos = self.sin = torch.empty(0)
 
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection.
+
+        Raises:
+            UnsupportedModel: if its matrix was freed, and is not in the file that the model was loaded from.
+        """
+        if self._tied:
+            return self.embed(ids)
+        if self._head_rows is None:
+            raise UnsupportedModel(
+                "the vocabulary projection was packed and its matrix freed, and the model's own file does not hold "
+                "it; wrap the model with release=False"
+            )
+        return self._head_rows(ids)
+
     def prepare(self, length: int) -> None:
         """Make the rotary tables (length, 1, head_dim) reach at least this far."""
         if len(self.cos) >= length:
             return
-        positions = torch.arange(length, device=self._like.device)[None]
-        cos, sin = self._rotary(self._like, positions)
-        half = sin.shape[-1] // 2
-        self.cos = cos[0].unsqueeze(1)
-        self.sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
+        self.cos, self.sin = rotary_tables(self._rotary, self._like, length)
 
-    def __call__(self, ids, positions, keep, attend: Callable) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits (k, V) and final hidden states (k, D) of the rows ``keep``; all rows if it is None.
+    def __call__(self, ids, positions, keep, attend: Callable, hidden: bool = False):
+        """Logits (k, V) of the rows ``keep``, of all n if it is None; and final hidden states, of these or of all.
 
-        ``attend(index, query, key, value, scale)`` is given the index of the layer.
+        Args:
+            attend: ``attend(index, query, key, value, scale)`` is given the index of the layer.
+            hidden: return the states (n, D) of all rows, whatever is kept; else they are (k, D).
         """
         cos, sin = self.cos[positions], self.sin[positions]
         x = self.embed(ids)
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
-        x = self.norm(x if keep is None else x[keep])
-        return self.head(x), x
+        if keep is None or not hidden:
+            x = self.norm(x if keep is None else x[keep])
+            return self.head(x), x
+        x = self.norm(x)
+        return self.head(x[keep]), x
+
+
+def rotary_tables(rotary: torch.nn.Module, like: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines (length, 1, head_dim) of the positions 0 ... length - 1, as `Layer` takes them.
+
+    Args:
+        rotary: transformers' module.
+        like: has the dtype and device of the tables.
+    """
+    cos, sin = rotary(like, torch.arange(length, device=like.device)[None])
+    half = sin.shape[-1] // 2
+    return cos[0].unsqueeze(1), torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
 
 
 def _empty(module: torch.nn.Module) -> None:

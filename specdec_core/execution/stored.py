@@ -59,13 +59,13 @@ class StoredRows:
         return all(torch.equal(self(rows), matrix[rows[0] : rows[-1] + 1]) for rows in parts)
 
 
-def find(model: PreTrainedModel) -> StoredRows | None:
-    """The model's input embedding in the folder it was loaded from; None if it is not there, or differs."""
-    embedding, folder = model.get_input_embeddings().weight, Path(model.name_or_path or "-")
-    name = next((name for name, weight in model.named_parameters() if weight is embedding), None)
+def find(model: PreTrainedModel, matrix: torch.Tensor) -> StoredRows | None:
+    """A parameter (V, D) of the model in the folder it was loaded from; None if it is not there, or differs."""
+    folder = Path(model.name_or_path or "-")
+    name = next((name for name, weight in model.named_parameters() if weight is matrix), None)
     for path in sorted(folder.glob("*.safetensors")):
         place = manifest.tensors(path).get(name)
         if place and place.dtype in _DTYPES and len(place.shape) == 2:
-            rows = StoredRows(path, place.start, _DTYPES[place.dtype], tuple(place.shape), embedding.dtype)
-            return rows if rows.equals(embedding.detach()) else None
+            rows = StoredRows(path, place.start, _DTYPES[place.dtype], tuple(place.shape), matrix.dtype)
+            return rows if rows.equals(matrix.detach()) else None
     return None
