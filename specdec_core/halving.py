@@ -39,6 +39,7 @@ _OTHERS = {
     "suffix_decoding": ("offset=4.0", "factor=2.0", "min_n=2"),
     "rest": ("min_n=1", "min_n=4"),
     "lookahead": ("W=4,N=3", "W=4,N=3,prompt_ngrams=True", "W=1,N=5,G=3,prompt_ngrams=True"),
+    "medusa": ("nodes=8", "nodes=24"),
     "cascade": ("second=ngram",),
     "adaptive": ("method=prompt_lookup", "method=ngram"),
 }

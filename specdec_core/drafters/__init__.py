@@ -3,8 +3,11 @@
 from .base import Budget, Drafter, DrafterBase
 from .combine import Adaptive, Cascade
 from .draft_model import DraftModel
+from .eagle import EAGLE
 from .jacobi import Jacobi
 from .lookahead import Lookahead
+from .medusa import Medusa
+from .mtp import MTP
 from .ngram import NGramDictionary
 from .null import NullDrafter
 from .prompt_lookup import PromptLookup
@@ -13,10 +16,12 @@ from .suffix_decoding import SuffixDecoding
 
 # A class with a `build(context, **settings)` is made by it: it needs a datastore, a model or another drafter.
 METHODS = (NullDrafter, PromptLookup, NGramDictionary, Jacobi, Lookahead)
-METHODS += (REST, SuffixDecoding, DraftModel, Cascade, Adaptive)
+METHODS += (REST, SuffixDecoding, DraftModel, Medusa, MTP, EAGLE, Cascade, Adaptive)
 REGISTRY = {cls.name: cls for cls in METHODS}
 
 __all__ = [
+    "EAGLE",
+    "MTP",
     "REGISTRY",
     "REST",
     "Adaptive",
@@ -27,6 +32,7 @@ __all__ = [
     "DrafterBase",
     "Jacobi",
     "Lookahead",
+    "Medusa",
     "NGramDictionary",
     "NullDrafter",
     "PromptLookup",
