@@ -1,0 +1,212 @@
+"""A draft tree and its attention mask side by side: choose a row and see its path, its row of the mask, its position.
+
+Row 0 is the root. A row sees the committed tokens, the rows on its path, and itself; its position in the text is that
+of the root plus its depth, whichever row it is.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..tree import DraftTree
+from .fallback import show
+from .jacobi import label
+
+_PATH, _SEES, _CHOSEN = "#BFE3F5", "#DDDDDD", "#0072B2"  # on the path of the chosen row; other filled cells; its edge
+_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:960px"
+_WIDE, _HIGH = 98, 22  # pixels of a node; columns and lines are a little further apart
+_PITCH, _LINE, _CELL = 116, 27, 15
+
+
+def layout(tree: DraftTree) -> np.ndarray:
+    """(N+1, 2) column and line of each row: depth to the right, leaves one under the other, a parent amid its children.
+
+    >>> layout(DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])).tolist()
+    [[0.0, 1.25], [1.0, 0.5], [2.0, 0.0], [2.0, 1.0], [1.0, 2.0]]
+    """
+    lines, children = np.zeros(len(tree.tokens)), _children(tree)
+    free = 0
+
+    def place(row: int) -> None:
+        nonlocal free
+        for child in children[row]:
+            place(child)
+        if children[row]:
+            lines[row] = (lines[children[row][0]] + lines[children[row][-1]]) / 2
+        else:
+            lines[row], free = free, free + 1
+
+    place(0)
+    return np.stack([tree.depths.astype(float), lines], 1)
+
+
+def words(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> str:
+    """What a row sees and where it stands.
+
+    Args:
+        tree: the draft.
+        names: (N+1,) the text of each row.
+        row: the one that is asked about.
+        committed: tokens in the cache; the root's position is ``committed``, counted from 0.
+
+    Raises:
+        ValueError: for a row that the tree does not have.
+
+    >>> words(DraftTree.from_paths(7, [[1, 2], [4]]), ["The", "cat", "sat", "dog"], 2, committed=5)
+    'Row 2 "sat": its path is The · cat · sat. It sees the 5 committed tokens and rows 0, 1, 2, not row 3. Its \
+position is 5 + 2 = 7.'
+    """
+    _check(tree, row)
+    path, depth = tree.path_to(row), int(tree.depths[row])
+    hidden = [other for other in range(len(tree.tokens)) if other not in path]
+    said = " · ".join(label(names[i]) for i in path)
+    unseen = f", not row{'s' * (len(hidden) > 1)} {', '.join(map(str, hidden))}" if hidden else ""
+    return (
+        f'Row {row} "{label(names[row])}": its path is {said}. It sees the {committed} committed tokens and '
+        f"row{'s' * (len(path) > 1)} {', '.join(map(str, path))}{unseen}. "
+        f"Its position is {committed} + {depth} = {committed + depth}."
+    )
+
+
+def page(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> str:
+    """Tree, mask and words as HTML that needs no file; arguments as for `words`."""
+    said = escape(words(tree, names, row, committed))
+    images = "".join(
+        f'<img src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" alt="{alt}">'
+        for svg, alt in (
+            (tree_svg(tree, names, row), f"Draft tree of {tree.size} nodes; the path to row {row} is marked."),
+            (mask_svg(tree, row), f"Mask of {tree.size + 1} rows; row {row} is marked: filled where it sees."),
+        )
+    )
+    return (
+        f'<div style="{_SMALL}"><b>{said}</b>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:20px;align-items:flex-start">{images}</div></div>'
+    )
+
+
+def viewer(tree: DraftTree, decode: Callable[[int], str], committed: int, static: Sequence[int] = ()) -> None:
+    """Show the tree with a slider over its rows; without a kernel, the rows ``static``, or the last one.
+
+    Args:
+        tree: the draft.
+        decode: the text of a token.
+        committed: tokens in the cache.
+        static: rows of the static page.
+
+    Raises:
+        ValueError: for a row that the tree does not have.
+    """
+    import ipywidgets as widgets
+
+    names, last = [decode(token) for token in tree.tokens.tolist()], len(tree.tokens) - 1
+    chosen = list(static) or [last]
+    pages = '<hr style="border:0;border-top:1px solid #CCCCCC">'.join(page(tree, names, i, committed) for i in chosen)
+    slider = widgets.IntSlider(value=chosen[0], min=0, max=last, description="row", layout={"width": "60%"})
+    shown = widgets.HTML(page(tree, names, chosen[0], committed))
+    slider.observe(lambda change: setattr(shown, "value", page(tree, names, change["new"], committed)), "value")
+    show(widgets.VBox([slider, shown]), pages, f"A draft tree of {tree.size} nodes and its attention mask")
+
+
+def draw(tree: DraftTree, names: Sequence[str]) -> Any:
+    """The mask as a figure of matplotlib: who sees whom, each row named by its token and its depth."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+
+    rows = len(tree.tokens)
+    fig, axes = plt.subplots(figsize=(0.22 * rows + 2.2, 0.22 * rows + 1.0))
+    for i, j in np.argwhere(tree.ancestors):
+        fill, hatch = ("#0072B2", "") if i == j else ("#BFE3F5", "///")
+        axes.add_patch(Rectangle((j, i), 1, 1, facecolor=fill, edgecolor="#404040", linewidth=0.5, hatch=hatch))
+    places = np.arange(rows) + 0.5
+    said = [f"{label(name)}  {i}" for i, name in enumerate(names)]
+    axes.set_yticks(places, said, fontsize=7, parse_math=False)
+    axes.set_xticks(places, range(rows), fontsize=7)
+    axes.xaxis.set_ticks_position("top")
+    axes.xaxis.set_label_position("top")
+    axes.set(xlim=(0, rows), ylim=(rows, 0), aspect="equal", xlabel="row that is seen", ylabel="row that sees")
+    axes.tick_params(length=0)
+    axes.grid(color="#EEEEEE")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(plt.NullLocator())
+    handles = [
+        Rectangle((0, 0), 1, 1, facecolor="#0072B2", edgecolor="#404040", label="itself"),
+        Rectangle((0, 0), 1, 1, facecolor="#BFE3F5", edgecolor="#404040", hatch="///", label="on its path"),
+    ]
+    fig.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8)
+    return fig
+
+
+def tree_svg(tree: DraftTree, names: Sequence[str], row: int) -> str:
+    """The tree as SVG, the path to ``row`` filled."""
+    _check(tree, row)
+    places, path, parts = layout(tree), set(tree.path_to(row)), []
+    left, top = places[:, 0] * _PITCH + 2, places[:, 1] * _LINE + 2
+    for i in range(1, len(tree.tokens)):
+        parent, marked = int(tree.parents[i]), i in path
+        stroke = f'stroke="{_CHOSEN}" stroke-width="2.4"' if marked else 'stroke="#9A9A9A" stroke-width="1"'
+        x0, y0, x1, y1 = left[parent] + _WIDE, top[parent] + _HIGH / 2, left[i], top[i] + _HIGH / 2
+        parts.append(f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" fill="none" {stroke}/>')
+    for i, name in enumerate(names):
+        fill = _PATH if i in path else "#FFFFFF"
+        edge = f'stroke="{_CHOSEN}" stroke-width="2.4"' if i == row else 'stroke="#404040" stroke-width="0.8"'
+        parts.append(
+            f'<rect x="{left[i]:.1f}" y="{top[i]:.1f}" width="{_WIDE}" height="{_HIGH}" rx="3" fill="{fill}" {edge}/>'
+        )
+        parts.append(_text(left[i] + 5, top[i] + 15, f"{i}", 9.5, "#555555"))
+        parts.append(_text(left[i] + 22, top[i] + 15, label(name), 12))
+    width, height = tree.depths.max() * _PITCH + _WIDE + 4, places[:, 1].max() * _LINE + _HIGH + 4
+    return _svg(width, height, parts)
+
+
+def mask_svg(tree: DraftTree, row: int) -> str:
+    """The mask as SVG: a line a row that sees, a column a row that is seen; the line of ``row`` framed."""
+    _check(tree, row)
+    rows, parts, margin = len(tree.tokens), [], 22
+    for i, j in np.argwhere(tree.ancestors):
+        fill = _CHOSEN if i == row == j else _PATH if i == row else "#7F7F7F" if i == j else _SEES
+        parts.append(
+            f'<rect x="{margin + j * _CELL}" y="{margin + i * _CELL}" width="{_CELL}" height="{_CELL}" fill="{fill}" '
+            'stroke="#404040" stroke-width="0.6"/>'
+        )
+    for i in range(rows):
+        middle = margin + i * _CELL + _CELL / 2
+        parts.append(_text(margin - 5, middle + 3.5, f"{i}", 9.5, "#333333", "end"))
+        parts.append(_text(middle, margin - 6, f"{i}", 9.5, "#333333", "middle"))
+    size = rows * _CELL
+    parts.append(f'<rect x="{margin}" y="{margin}" width="{size}" height="{size}" fill="none" stroke="#404040"/>')
+    parts.append(
+        f'<rect x="{margin}" y="{margin + row * _CELL}" width="{size}" height="{_CELL}" fill="none" '
+        f'stroke="{_CHOSEN}" stroke-width="2.4"/>'
+    )
+    return _svg(margin + size + 3, margin + size + 3, parts)
+
+
+def _children(tree: DraftTree) -> list[list[int]]:
+    children: list[list[int]] = [[] for _ in tree.tokens]
+    for i in range(1, len(tree.tokens)):
+        children[int(tree.parents[i])].append(i)
+    return children
+
+
+def _check(tree: DraftTree, row: int) -> None:
+    if not 0 <= row < len(tree.tokens):
+        raise ValueError(f"the tree has rows 0 ... {len(tree.tokens) - 1}; got {row}")
+
+
+def _text(x: float, y: float, text: str, size: float, fill: str = "#000000", anchor: str = "start") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{escape(text)}</text>'
+    )
+
+
+def _svg(width: float, height: float, parts: Sequence[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="DejaVu Sans, Verdana, sans-serif">'
+        f'<rect width="100%" height="100%" fill="#FFFFFF"/>{"".join(parts)}</svg>'
+    )
