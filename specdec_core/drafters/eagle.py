@@ -1,0 +1,268 @@
+"""EAGLE: the module drafts a tree, whose shape follows its own confidence (EAGLE-2, arXiv:2406.16858, section 4).
+
+Three trees. ``"chain"`` is one path. ``"static"`` is one small tree of ranks for every step, as EAGLE-1 had
+(arXiv:2401.15077). ``"dynamic"`` is EAGLE-2's: the value of a node is the product of the module's probabilities along
+its path. Layer by layer the module reads the ``top_k`` most valuable nodes of the last layer and each gets its
+``top_k`` likeliest children; then the ``total`` most valuable nodes of all layers are kept. A child is never worth
+more than its parent, so what is kept is a tree.
+
+When sampling, children are drawn from q without replacement, and that ranking would be wrong: to keep a node because
+the token that was drawn is a likely one changes the law that it was drawn from. What is exact is any rule that decides
+whether a node shall exist before its token is drawn, and then keeps it. Proof: let h be all that was drawn before a
+node's token. Given h, the token has the law q of its parent without the siblings drawn before it, whatever else is in
+h and however the rule used it. Verification, when it comes to this node, has looked at a part of h only (the path to
+it, those siblings, that it exists), so the same holds given that part, and its test is one step of recursive
+rejection sampling. Where the rule ends a row of siblings, the correction is drawn from the residual, which is right
+after any number of them. As for what would be wrong: ranking nodes that were drawn already; but also ranking places
+whose values come from descendants of siblings drawn later, which know by their presence what was drawn.
+
+So the dynamic tree grows by open places. A node whose law is known has one: its next child. The place is worth the
+node's value times the next largest of its q's probabilities, whatever token comes. A round fills the most valuable
+open places anywhere in the tree, an equal share of ``total`` in each of ``depth`` rounds; then the module reads the
+``top_k`` most valuable of the nodes just drawn. Children at a node are thereby a prefix of the order of drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..rng import Rng
+from ..sampling import Sampling
+from ..tree import DraftTree
+from .base import Budget
+from .feature import Continues, FeatureDrafter, load
+
+TREES = ("dynamic", "static", "chain")
+# Nodes by the ranks on their path, 0 the likeliest, the most valuable first. Any first part of it is a tree, in which
+# siblings have consecutive ranks. It follows what a module guesses right: half and more at rank 0, less further down.
+STATIC = (
+    (0,), (0, 0), (1,), (0, 0, 0), (0, 1), (1, 0), (2,), (0, 0, 0, 0),
+    (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 2), (3,), (0, 0, 0, 0, 0), (1, 1), (2, 0),
+)  # fmt: skip
+_WIDEST = 4  # children of one node in it
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the last tree came about.
+
+    Attributes:
+        tokens, parents: (M+1,) the root and all nodes that were thought of, parents before children.
+        values: (M+1,) log probability of each node's path under the module.
+        read: by layer or round, the nodes that the module read; the root's law was there at first.
+        kept: (N,) the nodes that became rows 1 ... N of the tree, in their order.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    values: tuple[float, ...]
+    read: tuple[tuple[int, ...], ...]
+    kept: tuple[int, ...]
+
+
+class EAGLE(FeatureDrafter):
+    """Proposes a tree, or a chain, of what the module continues. Lossless, at any temperature.
+
+    Greedy, the nodes are the module's likeliest tokens. When sampling they are drawn from q, processed as the
+    target's law is: without replacement at a node of a tree, one a node in a chain.
+
+    Args:
+        model: the module, `feature.FeatureModel`.
+        vocab_size: V of the target.
+        tree: one of `TREES`.
+        depth: of the longest path, at least 1: that many forwards of the module a step.
+        top_k: nodes that the module reads in one forward, and children that a node may get (dynamic tree only).
+        total: N, most nodes besides the root (not of a chain).
+        sampling: as the target is sampled; greedy by default.
+
+    Attributes:
+        growth: of the last static or dynamic tree; None before.
+
+    Raises:
+        ValueError: for another tree, or a number below 1.
+    """
+
+    name = "eagle"
+
+    def __init__(self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 5, top_k: int = 4,
+                 total: int = 16, sampling: Sampling | None = None):  # fmt: skip
+        if tree not in TREES:
+            raise ValueError(f"tree must be one of {TREES}; got {tree!r}")
+        if min(depth, top_k, total) < 1:
+            raise ValueError(f"depth, top_k and total must be at least 1; got {depth}, {top_k} and {total}")
+        super().__init__(model, vocab_size, sampling)
+        self.tree, self.depth, self.top_k, self.total = tree, depth, min(top_k, len(model.ids)), total
+        self.max_nodes = depth if tree == "chain" else total
+        self.growth: Growth | None = None
+
+    @classmethod
+    def build(cls, context: Any, tree: str = "dynamic", depth: int = 5, top_k: int = 4, total: int = 16,
+              weights: str = "eagle") -> EAGLE:  # fmt: skip
+        """From trained weights: the name of a file that comes with the package, or a path.
+
+        Raises:
+            ModelError: as `feature.load`.
+        """
+        model = load(weights, context.lm, context.weights_hash)
+        return cls(model, context.lm.vocab_size, tree, depth, top_k, total, context.sampling)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        if self.tree == "chain":
+            return self._chain(context, budget, self.depth, rng)
+        nodes = min(self.total, budget.nodes)
+        depth = min(self.depth, budget.depth, nodes)
+        guess = self._begin(context) if depth > 0 else None
+        if guess is None:
+            return DraftTree.empty(context[-1])
+        sketch = _Sketch(self, context, guess, rng)
+        if self.tree == "static":
+            kept = self._static(sketch, [path for path in STATIC if len(path) <= depth][:nodes])
+        elif self.sampling.greedy:
+            kept = self._ranked(sketch, nodes, depth)
+        else:
+            kept = self._drawn(sketch, nodes, depth)
+        parts = sketch.tokens, sketch.parents, sketch.values, sketch.read, kept
+        self.growth = Growth(*map(tuple, parts))
+        return sketch.finish(kept)
+
+    def _static(self, sketch: _Sketch, shape: list[tuple[int, ...]]) -> list[int]:
+        """The shape's nodes; a node is missing, with all below it, where q has no token left."""
+        found, inner = {(): 0}, [()]
+        while True:
+            for path in inner:
+                children = [other for other in shape if other[:-1] == path]
+                found.update(zip(children, sketch.children(found[path], len(children)), strict=False))
+            depth = len(inner[0]) + 1
+            inner = [path for path in found if len(path) == depth and any(other[:-1] == path for other in shape)]
+            if not inner:
+                return [found[path] for path in shape if path in found]
+            sketch.let_read([found[path] for path in inner])
+
+    def _ranked(self, sketch: _Sketch, nodes: int, depth: int) -> list[int]:
+        """EAGLE-2: expand the best of each layer, then keep the best of all."""
+        layer = sketch.children(0, self.top_k)
+        for _ in range(depth - 1):
+            best = sketch.best(layer, self.top_k)
+            sketch.let_read(best)
+            layer = [child for node in best for child in sketch.children(node, self.top_k)]
+        return sketch.best(range(1, len(sketch.tokens)), nodes)
+
+    def _drawn(self, sketch: _Sketch, nodes: int, depth: int) -> list[int]:
+        """Its counterpart for draws: the best open places of each round are filled, and all that was drawn is kept."""
+        places: list[tuple[float, int]] = []  # the next place of each node, as (-value, node)
+        fresh = [0]
+        for level in range(depth):
+            for node in fresh:
+                sketch.open(node, places)
+            drawn = []
+            share = nodes * (level + 1) // depth - nodes * level // depth
+            while places and len(drawn) < share:
+                _, node = heappop(places)
+                drawn += sketch.children(node, 1)
+                sketch.open(node, places)
+            fresh = sketch.best(drawn, self.top_k)
+            if level + 1 == depth or not fresh:
+                break
+            sketch.let_read(fresh)
+        return list(range(1, len(sketch.tokens)))
+
+
+class _Sketch:
+    """A tree while it grows."""
+
+    def __init__(self, drafter: EAGLE, context: Sequence[int], guess: torch.Tensor, rng: Rng):
+        self._drafter, self._model, self._sampling = drafter, drafter.model, drafter.sampling
+        self._context, self._rng = list(context), rng
+        self.tokens, self.parents, self.values = [int(context[-1])], [-1], [0.0]
+        self.read: list[tuple[int, ...]] = []
+        self._flight = {0: -1}  # node -> its row in flight
+        self._guesses: dict[int, torch.Tensor] = {}  # node -> (1, D) the module's output there
+        self._likely: dict[int, list[tuple[int, float]]] = {}  # greedy: node -> places in q, with log probabilities
+        self._laws: dict[int, np.ndarray] = {}  # when sampling: node -> q (K,),
+        self._left: dict[int, np.ndarray] = {}  # q without the tokens drawn from it,
+        self._falling: dict[int, list[float]] = {}  # and its probabilities from the largest down, without as many
+        self._learn([0], guess)
+
+    def let_read(self, nodes: Sequence[int]) -> None:
+        """Let the module read these nodes, whose parents it has read."""
+        parents = [self.parents[node] for node in nodes]
+        states = torch.cat([self._guesses[parent] for parent in parents])
+        guesses = self._model.draft([self.tokens[node] for node in nodes], states, [self._flight[p] for p in parents])
+        self._flight.update(zip(nodes, range(len(self._flight) - 1, len(self._flight) - 1 + len(nodes)), strict=True))
+        self._learn(nodes, guesses)
+        self.read.append(tuple(nodes))
+
+    def children(self, node: int, count: int) -> list[int]:
+        """Up to ``count`` more children of a node: the likeliest tokens if greedy, else draws from what is left."""
+        if self._sampling.greedy:
+            found = self._likely[node][:count]
+        else:
+            law, left, found = self._laws[node], self._left[node], []
+            while len(found) < count and left.any():
+                place = self._rng.pick(left)
+                left[place] = 0.0  # `pick` divides by what is left
+                self._falling[node].pop()
+                found.append((place, float(np.log(law[place]))))
+        first = len(self.tokens)
+        for place, log in found:
+            self.tokens.append(int(self._model.ids[place]))
+            self.parents.append(node)
+            self.values.append(self.values[node] + log)
+        return list(range(first, len(self.tokens)))
+
+    def open(self, node: int, places: list[tuple[float, int]]) -> None:
+        """Add the next place of a node, if there is one. Its value is known before its token is drawn."""
+        if self._falling[node]:
+            heappush(places, (-self.values[node] - float(np.log(self._falling[node][-1])), node))
+
+    def best(self, nodes: Sequence[int], count: int) -> list[int]:
+        """The ``count`` most valuable nodes, from the most valuable down; of equals the earlier."""
+        return sorted(nodes, key=lambda node: (-self.values[node], node))[:count]
+
+    def finish(self, kept: Sequence[int]) -> DraftTree:
+        """The tree of these nodes, in this order."""
+        row = {0: 0} | {node: row for row, node in enumerate(kept, 1)}
+        tokens = np.array([self.tokens[node] for node in row])
+        parents = np.array([-1] + [row[self.parents[node]] for node in kept])
+        if self._sampling.greedy:
+            return DraftTree(tokens, parents)
+        q = np.zeros((len(tokens), self._drafter.vocab_size))
+        for node, law in self._laws.items():
+            q[row[node], self._model.ids] = law
+        return DraftTree(tokens, parents, "without_replacement", q)
+
+    def _learn(self, nodes: Sequence[int], guesses: torch.Tensor) -> None:
+        """What the module says after these nodes."""
+        logits = self._model.logits(guesses)
+        for index, node in enumerate(nodes):
+            self._guesses[node] = guesses[index : index + 1]
+        if not self._sampling.greedy:
+            for node, row in zip(nodes, logits, strict=True):
+                law = self._drafter._law(row, self._text(node))
+                self._laws[node], self._left[node] = law, law.copy()
+                self._falling[node] = np.sort(law[law > 0]).tolist()
+            return
+        if self._sampling.penalizes:
+            rows = zip(nodes, logits, strict=True)
+            scores = torch.from_numpy(np.stack([self._drafter._scores(row, self._text(node)) for node, row in rows]))
+        else:
+            scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        width = max(self._drafter.top_k, _WIDEST)
+        best, places = scores.topk(min(width, scores.shape[-1]), -1)
+        logs = (best - scores.logsumexp(-1, keepdim=True)).clamp(max=0)  # rounding must not lift a child above
+        for node, likely in zip(nodes, zip(places.tolist(), logs.tolist(), strict=True), strict=True):
+            self._likely[node] = list(zip(*likely, strict=True))
+
+    def _text(self, node: int) -> list[int]:
+        """The context and the path to a node."""
+        path = []
+        while node:
+            path.append(self.tokens[node])
+            node = self.parents[node]
+        return self._context + path[::-1]

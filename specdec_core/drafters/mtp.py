@@ -1,0 +1,54 @@
+"""Multi-token prediction: the module of DeepSeek-V3 (arXiv:2412.19437, section 2.2) drafts a chain.
+
+It joins the normalized state and embedding, and its output is normalized before the target's own projection. Trained
+for one token ahead and used for several, it reads its own output in place of the state that the target has not
+computed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..rng import Rng
+from ..sampling import Sampling
+from ..tree import DraftTree
+from .base import Budget
+from .feature import Continues, FeatureDrafter, load
+
+
+class MTP(FeatureDrafter):
+    """Proposes ``num_tokens`` tokens, each from the state that the module made of the one before. Lossless.
+
+    Greedy, each is the module's best; when sampling it is drawn from q, processed as the target's law is.
+
+    Args:
+        model: the module, `feature.FeatureModel`.
+        vocab_size: V of the target.
+        num_tokens: gamma, at least 1.
+        sampling: as the target is sampled; greedy by default.
+
+    Raises:
+        ValueError: for ``num_tokens`` below 1.
+    """
+
+    name = "mtp"
+
+    def __init__(self, model: Continues, vocab_size: int, num_tokens: int = 3, sampling: Sampling | None = None):
+        if num_tokens < 1:
+            raise ValueError(f"num_tokens must be at least 1; got {num_tokens}")
+        super().__init__(model, vocab_size, sampling)
+        self.num_tokens = self.max_nodes = num_tokens
+
+    @classmethod
+    def build(cls, context: Any, num_tokens: int = 3, weights: str = "mtp") -> MTP:
+        """From trained weights: the name of a file that comes with the package, or a path.
+
+        Raises:
+            ModelError: as `feature.load`.
+        """
+        model = load(weights, context.lm, context.weights_hash)
+        return cls(model, context.lm.vocab_size, num_tokens, context.sampling)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        return self._chain(context, budget, self.num_tokens, rng)
