@@ -124,6 +124,16 @@ from specdec_core import theory
 # | coverage, hit rate | 覆盖、命中率 | $h$ | probability that the memory has a draft for a step | 10 |
 # | regularity | 规律性 | $r_i$ | probability that the target agrees at depth $i$, given a hit and agreement before | 10 |
 #
+# ### Rounding
+#
+# | term | 中文 | symbol | meaning | chapter |
+# |:--|:--|:--|:--|:--|
+# | spacing | | $s$ | distance between neighboring numbers of a format | 12 |
+# | gap, near tie | | $g$ | largest minus second largest logit; near if rounding can turn it | 12 |
+# | first divergence | | | the first token at which two runs differ; what follows has other contexts | 12 |
+# | invariant numerics | | | forwards whose shapes are fixed, so that a logit has the same bits whatever else is checked | 12 |
+# | ROUGE | ROUGE | | share of words, word pairs, or words in order that two texts have in common | 12 |
+#
 # ## Symbols
 #
 # One symbol has one meaning throughout the book, except that in $t(q)$ the $q$ is a number of rows and not a law. The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
@@ -275,6 +285,12 @@ display(Markdown(
 ))
 
 # %% [markdown]
+# ### Losslessness
+#
+# - **Jacobi decoding ends at exactly the autoregressive tokens; model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11). In law, and for real numbers. On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn: some tens
+#   of thousands of times as often in bfloat16 as in float32, as the spacings are. [12](12_lossless.ipynb), *First divergences*.
+# - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2). Losslessness predicts them; lossy methods can have them too, by an example of two answers. [12](12_lossless.ipynb), *Quality beside identity*.
+#
 # ### References
 #
 # - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"** (model-free chapter). It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057), *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*. No list of references outside that series of notes was found
@@ -341,6 +357,9 @@ print("rows a step for W = 15, 10, 7:     ", *rows)
 #
 # - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, NeurIPS 2022, [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
 # - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
+# - J. Yuan and others, *Understanding and Mitigating Numerical Sources of Nondeterminism in LLM Inference*, NeurIPS 2025, [arXiv:2506.09501](https://arxiv.org/abs/2506.09501)
+# - H. He and Thinking Machines Lab, *Defeating Nondeterminism in LLM Inference*, 2025, [thinkingmachines.ai](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)
+# - C.-Y. Lin, *ROUGE: A Package for Automatic Evaluation of Summaries*, 2004, [aclanthology.org/W04-1013](https://aclanthology.org/W04-1013/)
 # - L. Ben Allal and others, *SmolLM2: When Smol Goes Big*, 2025, [arXiv:2502.02737](https://arxiv.org/abs/2502.02737)
 #
 # ### The notes
