@@ -170,7 +170,7 @@ def _plain(lm, prompt, drafter, drafted, clock, options) -> list[tuple[int, dict
     return found
 
 
-def _timed(lm, prompt, drafter, drafted, clock, options) -> list[_Calls]:
+def _timed(lm, prompt, drafter, drafted, clock, options) -> list[Calls]:
     """The calls of each forward of the kind asked for."""
     watched = _Watched(lm, clock)
     for _ in stream(watched, prompt, drafter, **options):
@@ -183,20 +183,20 @@ class _Watched:
 
     def __init__(self, lm: Any, clock: Callable[[], float]):
         self._lm, self._clock = lm, clock
-        self.forwards: list[tuple[DraftTree, _Calls]] = []
+        self.forwards: list[tuple[DraftTree, Calls]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lm, name)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
-        calls = _Calls(self._lm.vocab_size, self._lm.execution.device, self._clock)
+        calls = Calls(self._lm.vocab_size, self._lm.execution.device, self._clock)
         with calls:
             out = self._lm.forward(tree, needs_hidden)
         self.forwards.append((tree, calls))
         return out
 
 
-class _Calls(TorchFunctionMode):
+class Calls(TorchFunctionMode):
     """Times every call of torch made from Python while it is active. What such a call does inside is its own.
 
     Attributes:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from tiny_models import tiny
 
-from specdec_core import peers
+from specdec_core import bench, peers
 from specdec_core.drafters import DraftModel, distilled
 from specdec_core.engine import generate
 from specdec_core.errors import ModelError
@@ -21,6 +21,7 @@ from specdec_core.training.feature_draft import Frozen
 from specdec_core.training.loop import Schedule, train
 from specdec_core.training.selfchat import ANSWER, GIVEN
 from specdec_core.training.shallow import ShallowDraft, ShallowObjective
+from specdec_core.workloads import Question
 
 PROMPT, LENGTH = 4, 24
 
@@ -255,6 +256,17 @@ def test_the_peer_drafts_with_the_same_weights_gives_the_greedy_text_and_counts_
     pointers = {model.get_output_embeddings().weight.data_ptr() for model in (assisted.assistant, target)}
     assert len(embeddings) == len(pointers) == 1
     assert "transformers:assisted" not in peers.contestants(target, (), ["prompt_lookup"])
+
+
+def test_a_race_with_a_draft_model_has_the_peers_assisted_generation_in_it(target, tmp_path):
+    path = stored(tmp_path / "w.safetensors", target, (0,), range(200))
+    name = f"draft_model:weights={path},num_tokens=2"
+    race = bench.race(
+        CachedLM(target), tiny_model.tokenizer(), [Question("one", "echo", ("Hello hello",))], [name],
+        max_new_tokens=8, repeats=1, peer_model=target, weights_hash=lambda: "abc", progress=False,
+    )  # fmt: skip
+    assert race.methods[-1] == "transformers:assisted" and name in race.methods
+    assert len({answer.tokens for answer in race.rounds[0].answers.values()}) == 1
 
 
 def test_the_peer_takes_a_draft_model_by_name_too(target, tmp_path, monkeypatch):

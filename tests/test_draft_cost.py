@@ -1,0 +1,57 @@
+"""What a drafted token costs: the parts add up, and the projection is as large as the tokens it projects to."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_model
+import torch
+
+from specdec_core import profiling
+from specdec_core.draft_cost import drafting
+from specdec_core.drafters import DraftModel, PromptLookup
+from specdec_core.errors import SpecdecError
+from specdec_core.lm import CachedLM
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+PROMPT = [5, 6, 7, 8]
+LAYER = 32 * (32 + 16 + 16 + 32) + 3 * 32 * 64  # queries, keys, values, output; three matrices to 64
+
+
+@pytest.mark.parametrize("execution", ["eager"] + ["packed"] * torch.backends.mkldnn.is_available())
+def test_the_parts_are_the_drafters_own_model_and_add_up(execution):
+    target = tiny_model.model()
+    lm, drafter = CachedLM(target), DraftModel(CachedLM(tiny_model.model(seed=1), execution), 3)
+    one = drafting(lm, PROMPT, drafter, max_new_tokens=8, repeats=1)
+    assert (one.drafter, one.vocabulary) == ("draft_model", 300)
+    assert set(one.parts) == set(profiling.PARTS) and sum(one.parts.values()) == pytest.approx(one.seconds)
+    assert one.seconds > 0 and 0 < one.projection < 1
+    # One forward a drafted token: two layers, and 300 rows of the projection, each of them read once.
+    assert one.work[profiling.PRODUCTS].bytes == pytest.approx(4 * 2 * LAYER)
+    assert one.work[profiling.HEAD].bytes == pytest.approx(4 * 300 * 32)
+    assert 0 <= one.accepted <= 1 <= one.tokens_per_call
+    whole = sum(work.bytes for work in one.work.values())
+    assert one.read == pytest.approx(4 * 300 * 32 / whole)
+
+
+def test_the_table_has_a_row_a_method():
+    from draft_cost import HEADER, row
+
+    lm = CachedLM(tiny_model.model())
+    one = drafting(lm, PROMPT, DraftModel(CachedLM(tiny_model.model()), 2), max_new_tokens=9, repeats=1)
+    line = row("draft_model", one)
+    assert len(line) == len(HEADER) and line.split()[:2] == ["draft_model", "300"]
+    assert line.split()[-2:] == ["1.000", "3.00"]
+    numbers = np.array(line.split()[2:7], float)
+    assert numbers[0] == pytest.approx(numbers[1:].sum(), abs=3e-3)
+
+
+def test_a_drafter_without_a_model_is_refused():
+    lm = CachedLM(tiny_model.model())
+    with pytest.raises(SpecdecError, match="prompt_lookup has no vocabulary projection of its own"):
+        drafting(lm, PROMPT, PromptLookup())
+    alone = DraftModel(CachedLM(tiny_model.model(context=4)), 2)
+    with pytest.raises(SpecdecError, match="drafted nothing in this run"):
+        drafting(lm, PROMPT, alone, max_new_tokens=3, repeats=1)
