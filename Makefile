@@ -45,7 +45,7 @@ test: model
 browser: model
 	@$(BIN)/python -c "import playwright" 2>/dev/null || \
 	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
-	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --confcutdir tests/browser tests/browser $(PYTEST_ARGS)
 
 lab: model
 	$(BIN)/jupyter lab chapters/00_start_here.ipynb

@@ -35,7 +35,7 @@ class Server:
 
 
 @contextmanager
-def serve(place: Path, timeout: float = 180) -> Iterator[Server]:
+def serve(place: Path, timeout: float = 300) -> Iterator[Server]:
     """Run JupyterLab with this interpreter below ``place`` until the block ends.
 
     Raises:
