@@ -1,0 +1,249 @@
+"""A dynamic draft tree while it grows: drafted layer by layer, ranked as a whole, cut, and checked by the target.
+
+A picture is one stage of the growth. It shows every node with its token and its value, the product of the drafter's
+probabilities from the root down to it (EAGLE-2, arXiv:2406.16858, section 4).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from .fallback import show
+
+# kind: (what the legend says, fill, edge, edge width, dashes, mark). The marks alone still tell the kinds apart.
+LOOKS = {
+    "drafted": ("drafted", "#FFFFFF", "#7F7F7F", 0.8, "", ""),
+    "read": ("chosen: its children are drafted next", "#FBE3B5", "#A86C00", 2.0, "", "»"),
+    "kept": ("kept: goes into the target's forward", "#BFE3F5", "#0072B2", 2.0, "", "•"),
+    "dropped": ("dropped", "#FFFFFF", "#BBBBBB", 0.8, "3 2", ""),
+    "accepted": ("accepted by the target", "#CDEBDD", "#007A55", 2.6, "", "✓"),
+}
+_BOX, _TALL, _GAP, _PITCH, _TOP, _LEFT = 118, 19, 4, 158, 26, 8  # pixels
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What was drafted, in the order of drafting, and what became of it.
+
+    Attributes:
+        tokens: (M,) node 0 is the root.
+        parents: (M,) -1 for the root, an earlier node elsewhere.
+        values: (M,) the drafter's probability of each node's path; the root's is 1.
+        rounds: for each round the nodes whose children were drafted in it; the first is ``(0,)``.
+        kept: nodes besides the root that the target is to check.
+        accepted: those of ``kept`` that it accepted; empty where it was not asked.
+
+    Raises:
+        ValueError: if the arrays differ in length, a parent does not come before its child, a node is worth more than
+            its parent, or a node is kept whose parent is not.
+
+    >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1, 3))
+    >>> growth.depths, growth.born
+    ((0, 1, 1, 2), (0, 1, 1, 2))
+    """
+
+    tokens: Sequence[int]
+    parents: Sequence[int]
+    values: Sequence[float]
+    rounds: Sequence[Sequence[int]]
+    kept: Sequence[int]
+    accepted: Sequence[int] = ()
+
+    def __post_init__(self):
+        if not len(self.tokens) == len(self.parents) == len(self.values):
+            raise ValueError(f"tokens, parents and values have one length; got {len(self.tokens)}, "
+                             f"{len(self.parents)}, {len(self.values)}")  # fmt: skip
+        if self.parents[0] != -1 or not all(0 <= parent < i for i, parent in enumerate(self.parents) if i):
+            raise ValueError(f"parents are -1 and then an earlier node each; got {list(self.parents)}")
+        if rich := [i for i, parent in enumerate(self.parents) if i and self.values[i] > self.values[parent]]:
+            raise ValueError(f"a path is never likelier than its beginning; {rich} are worth more than their parents")
+        if orphans := [i for i in self.kept if self.parents[i] and self.parents[i] not in self.kept]:
+            raise ValueError(f"kept nodes hang from the root or from kept nodes; {orphans} do not")
+
+    @classmethod
+    def of(cls, growth: Any, path: Sequence[int] = ()) -> Growth:
+        """What `drafters.EAGLE.growth` records, and the rows that the target accepted.
+
+        Args:
+            growth: of the last tree.
+            path: `verify.Verdict.path`, rows of that tree from the root on; () if it was not checked.
+        """
+        values = [float(np.exp(log)) for log in growth.values]
+        accepted = [growth.kept[row - 1] for row in path if row]
+        return cls(growth.tokens, growth.parents, values, ((0,), *growth.read), growth.kept, accepted)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        found: list[int] = []
+        for parent in self.parents:
+            found.append(found[parent] + 1 if parent >= 0 else 0)
+        return tuple(found)
+
+    @property
+    def born(self) -> tuple[int, ...]:
+        """(M,) the round, counted from 1, in which each node was drafted; 0 for the root."""
+        when = {node: number for number, nodes in enumerate(self.rounds, 1) for node in nodes}
+        return tuple(when[parent] if parent >= 0 else 0 for parent in self.parents)
+
+
+def stages(growth: Growth) -> list[tuple[str, int]]:
+    """The stages as (what happens, number of the round): each round drafts and chooses; then the cut, then the check.
+
+    >>> stages(Growth((7, 1, 2), (-1, 0, 1), (1.0, 0.6, 0.3), ((0,), (1,)), (1, 2), (1,)))
+    [('draft', 1), ('choose', 1), ('draft', 2), ('rerank', 2), ('verify', 2)]
+    """
+    last, found = len(growth.rounds), []
+    for number in range(1, last + 1):
+        found.append(("draft", number))
+        if number < last:
+            found.append(("choose", number))
+    return [*found, ("rerank", last), *([("verify", last)] if growth.accepted else [])]
+
+
+def kinds(growth: Growth, stage: int) -> list[str]:
+    """(M,) what each node is at a stage: a key of `LOOKS`, or "" for one that is not drafted yet.
+
+    >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1,))
+    >>> [kinds(growth, stage)[1:] for stage in (0, 1, 3)]
+    [['drafted', 'drafted', ''], ['read', 'drafted', ''], ['kept', 'dropped', 'dropped']]
+    """
+    what, number = stages(growth)[stage]
+    if what in ("rerank", "verify"):
+        kept, accepted = set(growth.kept), set(growth.accepted if what == "verify" else ())
+        return ["accepted" if i in accepted else "kept" if i in kept or i == 0 else "dropped"
+                for i in range(len(growth.tokens))]  # fmt: skip
+    read = {node for nodes in growth.rounds[: number + (what == "choose")] for node in nodes}
+    return ["" if born > number else "read" if i in read else "drafted" for i, born in enumerate(growth.born)]
+
+
+def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
+    """A stage in words."""
+    what, number = stages(growth)[stage]
+    values, born = growth.values, growth.born
+    if what == "draft":
+        fresh, among = sum(b == number for b in born), len(growth.rounds[number - 1])
+        behind = "the root" if number == 1 else f"{among} node{'s' * (among != 1)}, all in one forward of the module"
+        return f"Round {number}: {fresh} tokens are drafted behind {behind}."
+    if what == "choose":
+        best = growth.rounds[number]
+        low = min(values[i] for i in best)
+        return (f"Round {number}: of what was drafted in it, the {len(best)} most valuable nodes will be continued; "
+                f"the least of them is worth {low:.3f}.")  # fmt: skip
+    if what == "rerank":
+        total, expected = len(growth.tokens) - 1, 1 + sum(values[i] for i in growth.kept)
+        return (f"All layers together: of {total} drafted tokens the {len(growth.kept)} most valuable are kept. "
+                f"1 + the sum of their values = {expected:.2f}: the tokens that this step should yield.")  # fmt: skip
+    path = sorted(growth.accepted)
+    text = "".join(decode(growth.tokens[i]) for i in path)
+    return f"The target accepts {len(path)} of them, {text!r}, and adds one token of its own: {len(path) + 1} tokens."
+
+
+def label(text: str, width: int = 11) -> str:
+    r"""A token's text for a box: white space visible where there is nothing else, a long one cut.
+
+    >>> [label(text) for text in (" cat", "\n", "internationalization")]
+    ['cat', '↵', 'internatio…']
+    """
+    text = text.strip() or text.replace("\n", "↵").replace(" ", "␣") or "∅"
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def places(growth: Growth) -> list[tuple[int, float]]:
+    """(column, line) of each node: a column a depth, children together and in the order of their parents."""
+    depths, columns, lines = growth.depths, {}, [0.0] * len(growth.tokens)
+    for depth in range(max(depths) + 1):
+        nodes = [i for i, d in enumerate(depths) if d == depth]
+        nodes.sort(key=lambda i: (lines[growth.parents[i]] if i else 0.0, i))
+        for line, node in enumerate(nodes):
+            lines[node] = float(line)
+        columns[depth] = len(nodes)
+    tallest = max(columns.values())
+    return [(depth, line + (tallest - columns[depth]) / 2) for depth, line in zip(depths, lines, strict=True)]
+
+
+def picture(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
+    """A stage as SVG text."""
+    marked, at, values = kinds(growth, stage), places(growth), growth.values
+    spots = [(_LEFT + column * _PITCH, _TOP + line * (_TALL + _GAP)) for column, line in at]
+    depth, tall = max(column for column, _ in at), max(line for _, line in at) + 1
+    width, height = _LEFT * 2 + depth * _PITCH + _BOX, _TOP + tall * (_TALL + _GAP) + 6
+    edges, boxes = [], []
+    for i, kind in enumerate(marked):
+        if not kind:
+            continue
+        x, y = spots[i]
+        if i:
+            px, py = spots[growth.parents[i]]
+            color, thick = ("#333333", 1.6) if kind in ("kept", "accepted") else ("#BBBBBB", 0.8)
+            line = f"M{px + _BOX} {py + _TALL / 2:.1f}L{x} {y + _TALL / 2:.1f}"
+            edges.append(f'<path d="{line}" fill="none" stroke="{color}" stroke-width="{thick}"/>')
+        boxes.append(_box(x, y, label(decode(growth.tokens[i])), f"{values[i]:.3f}" if i else "", kind))
+    heads = "".join(
+        f'<text x="{_LEFT + d * _PITCH}" y="15" font-size="12">{"root" if d == 0 else f"depth {d}"}</text>'
+        for d in range(depth + 1)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} '
+        f'{height:.0f}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="11">'
+        f'<rect width="{width}" height="{height:.0f}" fill="#FFFFFF"/>{heads}{"".join(edges)}{"".join(boxes)}</svg>'
+    )
+
+
+def page(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
+    """Words, picture and legend of a stage as HTML that needs no file.
+
+    Raises:
+        ValueError: for a stage that there is not.
+    """
+    count = len(stages(growth))
+    if not 0 <= stage < count:
+        raise ValueError(f"the growth has stages 0 ... {count - 1}; got {stage}")
+    said = words(growth, stage, decode)
+    data = base64.b64encode(picture(growth, stage, decode).encode()).decode()
+    used = [kind for kind in LOOKS if kind in kinds(growth, stage)]
+    legend = " &nbsp; ".join(
+        f'<span style="background:{LOOKS[k][1]};border:{LOOKS[k][3]}px {"dashed" if LOOKS[k][4] else "solid"} '
+        f'{LOOKS[k][2]};padding:1px 5px;color:#1A1A1A">{LOOKS[k][0]} {LOOKS[k][5]}</span>'
+        for k in used
+    )
+    return (
+        f'<div style="color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;overflow-x:auto">'
+        f'<p><b>{escape(said)}</b></p><img src="data:image/svg+xml;base64,{data}" alt="{escape(said)}">'
+        f'<div style="line-height:2.2">{legend}</div></div>'
+    )
+
+
+def player(growth: Growth, decode: Callable[[int], str]) -> None:
+    """Show the growth with a slider over its stages; without a kernel, the first round and all from the cut on."""
+    import ipywidgets as widgets
+
+    names = stages(growth)
+    last = len(names) - 1
+    slider = widgets.IntSlider(value=0, min=0, max=last, description="stage", layout={"width": "60%"})
+    play = widgets.Play(value=0, min=0, max=last, interval=1500)
+    widgets.jslink((play, "value"), (slider, "value"))
+    shown = widgets.HTML(page(growth, slider.value, decode))
+    slider.observe(lambda change: setattr(shown, "value", page(growth, change["new"], decode)), "value")
+    still = [i for i, (what, number) in enumerate(names) if (what, number) == ("choose", 1) or what != "draft"]
+    still = sorted({*(i for i in still if names[i][1] in (1, names[-1][1])), *([0] if last == 0 else [])})
+    static = "".join(f"<h4>Stage {i} of {last}</h4>{page(growth, i, decode)}" for i in still)
+    box = widgets.VBox([widgets.HBox([play, slider]), shown])
+    show(box, static, f"A dynamic draft tree of {len(growth.tokens) - 1} nodes, of which {len(growth.kept)} are kept")
+
+
+def _box(x: float, y: float, text: str, value: str, kind: str) -> str:
+    _, fill, edge, width, dashes, mark = LOOKS[kind]
+    color = "#767676" if kind == "dropped" else "#000000"
+    dash = f' stroke-dasharray="{dashes}"' if dashes else ""
+    name = escape(f"{text}{' ' + mark if mark else ''}")
+    return (
+        f'<rect x="{x}" y="{y:.1f}" width="{_BOX}" height="{_TALL}" rx="3" fill="{fill}" stroke="{edge}" '
+        f'stroke-width="{width}"{dash}/><text x="{x + 4}" y="{y + 13.5:.1f}" fill="{color}">{name}</text>'
+        f'<text x="{x + _BOX - 4}" y="{y + 13.5:.1f}" fill="{color}" text-anchor="end">{value}</text>'
+    )
