@@ -29,6 +29,7 @@ UNKNOWN = 1.5  # guessed time of an answer by a method that has not run yet, ove
 _LENGTH = {
     "prompt_lookup": "num_tokens",
     "ngram": "num_tokens",
+    "mtp": "num_tokens",
     "jacobi": "m",
     "suffix_decoding": "nodes",
     "rest": "nodes",
@@ -40,6 +41,7 @@ _OTHERS = {
     "rest": ("min_n=1", "min_n=4"),
     "lookahead": ("W=4,N=3", "W=4,N=3,prompt_ngrams=True", "W=1,N=5,G=3,prompt_ngrams=True"),
     "medusa": ("nodes=8", "nodes=24"),
+    "eagle": ("tree=chain,depth=3", "depth=3,total=8"),
     "cascade": ("second=ngram",),
     "adaptive": ("method=prompt_lookup", "method=ngram"),
 }
