@@ -1,0 +1,832 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+
+# %% [markdown]
+# # 04 · EAGLE
+#
+# > **The question of this chapter.** Medusa's heads guess all places ahead from one state, none knowing what another guessed. What is gained if one small layer continues the target's *states* instead, one after another, and is told each time which token was drawn?
+#
+# **Afterwards you can**
+#
+# - say what stands beside what: which state, which token, and what comes out, in training and while drafting;
+# - show with numbers why the drawn token must be fed back, and how much a drafter that does not hear of it can reach at most;
+# - explain why such a module is trained on the target's own text and on its own states, and what the depths 2 to 4 lose otherwise;
+# - grow EAGLE-2's dynamic tree by hand: value, expansion layer by layer, the cut through all layers;
+# - check whether a drafter's confidence means what it says, and find out where the time of drafting goes.
+#
+# **Taken for granted:** chapter 01 (rejection sampling; several drafts for one place) and chapter 03 (heads on the last state, a candidate tree and its mask, a module that is used again and again). Chapter 00 for $t(q)$ and τ.
+#
+# **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown, display
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.tables import markdown
+from specdec_core.viz import figures, style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## Continue states, not tokens
+#
+# After the target has read $t_1 \dots t_i$, its last layer and final norm leave a vector $f_i$ of $D$ numbers, the **feature** or state. The vocabulary projection $H$ turns it into the law of the next token,
+#
+# $$p(\cdot \mid t_1 \dots t_i) = \mathrm{softmax}(H f_i).$$
+#
+# $H$ is known. So whoever guesses the next *states* has a draft, and the states of the text so far are there for nothing: the target has just computed them. EAGLE (Li and others, 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)) trains one decoder layer $g$ to do it,
+#
+# $$\hat f_{i+1} = g\big(f_1 \dots f_i;\; t_2 \dots t_{i+1}\big), \qquad \hat t_{i+2} \sim \mathrm{softmax}(H \hat f_{i+1}),$$
+#
+# and goes on from its own output: $\hat f_{i+2} = g(f_1 \dots f_i, \hat f_{i+1};\; t_2 \dots t_{i+1}, \hat t_{i+2})$. That is **autoregression on features**. It is easier than to predict tokens from tokens, as a draft model does: $f_i$ has been through all layers of the target, and one step on is all that is missing.
+#
+# The bookkeeping is where one goes wrong. Beside the state at place $i$ stands the token *after* it, $t_{i+1}$, the one that was drawn from the law of $f_i$. With the text *the cat sat*, and *on* just drawn:
+#
+# | place | 1 | 2 | 3 | 4 | 5 |
+# |:--|:--|:--|:--|:--|:--|
+# | state read, after | *the* | *cat* | *sat* | ~*on* | ~*a* |
+# | token read beside it | *cat* | *sat* | *on* | *a* (drafted) | *mat* (drafted) |
+# | output stands for the state after | *cat* | *sat* | *on* | *a* | *mat* |
+# | its law drafts | | | *a* | *mat* | … |
+#
+# A tilde marks a state that the module made itself. After the target's check the true states of accepted tokens are known; they replace the guesses, and the module reads them anew. Hence the first draft always comes from true states only.
+#
+# > **The notes say …** (*five routes*) that EAGLE starts from features of an *intermediate* layer of the target. EAGLE and EAGLE-2 start from the top: the paper's "second-to-top-layer" counts the vocabulary projection as the top layer, and what is below it is the last hidden state. Layers from the middle come in with EAGLE-3, at the end of this chapter. The cell shows it: the states that our drafter is
+# > given are the vectors that the projection turns into logits.
+
+# %%
+from specdec_core.tree import DraftTree
+
+some = tokenizer.encode("The letters of the alphabet are")
+lm.prefill(some[:-1], reserve=2)
+out = lm.forward(DraftTree.empty(some[-1]), needs_hidden=True)
+rows = lm.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
+apart = (out.hidden.float() @ rows.float().T - out.logits[:, :1000].float()).abs().max()
+print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e} (rounding)")
+
+# %% [markdown]
+# **What does it cost?** By hand, for our target with $D = 576$, keys of $192$ and an inner width of $1536$: joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$; the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$. Together
+# $4{,}203{,}648$ weights. The projection comes on top, $D$ weights for every token that can be drafted. Embedding and projection are the target's own and are not trained.
+
+# %%
+from specdec_core.drafters import feature
+from specdec_core.training import weights
+
+card = weights.read_card(weights.shipped("eagle"))
+tensors, _ = weights.read(weights.shipped("eagle"), loaded.weights_hash, lm.vocab_size)
+K, D = len(tensors.pop("ids")), out.hidden.shape[1]
+layer = sum(tensor.numel() for tensor in tensors.values())
+print(f"one layer: {layer:,} weights; projection to the {K:,} tokens drafted: {K * D:,}")
+print(f"target: {loaded.parameters:,}; a drafting step reads {(layer + K * D) / loaded.parameters:.1%} of that")
+module = feature.load("eagle", lm, lambda: loaded.weights_hash)
+
+# %% [markdown]
+# The projection is the larger half, although it is cut to the $K$ most frequent tokens (chapter 02; FR-Spec, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)). To all tokens it would be several times that.
+#
+# **A first run.** A chain of four drafts a step; the drafts in order, those accepted in bold, then the token that the target adds:
+
+# %%
+from specdec_core.drafters import EAGLE
+from specdec_core.engine import stream
+from specdec_core.stopping import Stop
+from specdec_core.workloads import encode
+
+
+def shown(tokens):
+    """Tokens as code, fit for a table."""
+    return " ".join(f"`{tokenizer.decode([t])!r}`".replace("|", "\\|") for t in tokens)
+
+
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+prompt = encode("Explain in three sentences why the sky is blue.", tokenizer)
+rows = []
+for step in stream(lm, prompt, EAGLE(module, lm.vocab_size, tree="chain", depth=4), max_new_tokens=32, stop=stop):
+    draft, kept = step.tree.tokens[1:], step.verdict.accepted
+    accepted = f"**{shown(draft[:kept])}** " if kept else ""
+    rows.append([accepted + shown(draft[kept:]), shown([step.verdict.next_token]), str(kept + 1)])
+display(Markdown(markdown(rows, ["draft", "target adds", "tokens"])))
+
+# %% [markdown]
+# ## Why the drawn token must be fed back
+#
+# Suppose the module read states alone. $f_i$ knows the *law* of $t_{i+1}$; it cannot know the *draw*. But the next state, and so the law of $t_{i+2}$, depends on the draw.
+#
+# **By hand.** After *I* the target draws *am* with 0.6 and *always* with 0.4. After *I am* it says *glad* with 0.9 and *begin* with 0.1; after *I always* the reverse. Both continuations start from the same state. A drafter that is told the token has $q = p$ in both cases and is always accepted. A blind one has a single
+# $q$ for both. With draws from $q$, acceptance is $\sum_x \min(p(x), q(x))$ (chapter 01), here averaged over what was drawn before:
+#
+# - Training by cross-entropy on samples leads to the mixture $q = 0.6\,(0.9, 0.1) + 0.4\,(0.1, 0.9) = (0.58, 0.42)$. After *am* it is accepted with $0.58 + 0.1 = 0.68$, after *always* with $0.1 + 0.42 = 0.52$: on average $0.6 \cdot 0.68 + 0.4 \cdot 0.52 = 0.616$.
+# - The best single $q$ is another. Raise $q(\textit{glad})$ from zero: up to 0.1 both cases gain, from there to 0.9 only *am* does, at a rate of 0.6. For *begin* the rates are 1, then 0.4. Spend a mass of one where the rate is highest: $q = (0.9, 0.1)$, acceptance $0.1 + 0.8 \cdot 0.6 + 0.1 = 0.68$. No blind drafter gets more.
+#
+# The second step is a recipe for any number of continuations and tokens: cut each $q(x)$ into pieces at the values $p(x \mid t)$; the rate of a piece is the total probability of the $t$ whose $p(x \mid t)$ reaches it; take the pieces by falling rate until the mass is used up.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.theory import acceptance_rate
+
+
+def mixture(shares, laws):
+    """Acceptance, on average over t, of q = sum_t p(t) p(. | t). Shares (T,), laws (T, V)."""
+    return float(shares @ np.minimum(laws, shares @ laws).sum(1))
+
+
+def best_blind(shares, laws):
+    """The largest acceptance, on average over t, that a single q can have."""
+    order = laws.argsort(0)
+    pieces = np.diff(np.take_along_axis(laws, order, 0), axis=0, prepend=0)
+    rates = shares[order][::-1].cumsum(0)[::-1].ravel()
+    take = np.argsort(-rates, kind="stable")
+    mass = np.minimum(pieces.ravel()[take].cumsum(), 1)
+    return float(np.diff(mass, prepend=0) @ rates[take])
+
+
+shares, laws = np.array([0.6, 0.4]), np.array([[0.9, 0.1], [0.1, 0.9]])
+print("the mixture, case by case:", *(f"{acceptance_rate(law, shares @ laws):.2f}" for law in laws))
+print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind(shares, laws):.3f}   told the token: 1.000")
+
+# %% [markdown]
+# **On the real target** the same can be computed exactly, without any drafter. We walk along a sampled answer ($T = 1$). At each state we take the twelve likeliest next tokens and let one forward give the law behind *each* of them: a tree with twelve leaves. What is the most that a drafter can reach that knows the state, perfectly even, but
+# not which of the twelve was drawn?
+
+# %%
+def walk(prompt, count, k=12, seed=0):
+    """Along a sampled answer: shares (k,) of the likeliest next tokens, and the laws (k, V) behind them."""
+    rng, root = np.random.default_rng(seed), prompt[-1]
+    lm.prefill(prompt[:-1], reserve=count + k + 2)
+    law = lm.forward(DraftTree.empty(root)).logits[0].double().softmax(-1).cpu().numpy()
+    for _ in range(count):
+        best = np.argsort(-law)[:k]
+        star = DraftTree.from_paths(root, [[token] for token in best])
+        laws = lm.forward(star).logits[1:].double().softmax(-1).cpu().numpy()
+        shares = law[best] / law[best].sum()
+        yield shares, laws
+        lm.commit([0])
+        drawn = rng.choice(k, p=shares)
+        root, law = int(best[drawn]), laws[drawn]
+
+
+points = []  # (share of the likeliest token, acceptance of the best blind q, of the mixture)
+for text in ("Write a short story about a lighthouse.", "How do bees make honey?"):
+    for shares, laws in walk(encode(text, tokenizer), 24):
+        points.append((shares[0], best_blind(shares, laws), mixture(shares, laws)))
+certain, best, mixed = np.array(points).T
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+axes.scatter(certain, best, marker="o", color=style.PALETTE[1], label="the best blind q")
+axes.scatter(certain, mixed, marker="x", color=style.PALETTE[2], label="the mixture, which cross-entropy leads to")
+axes.axhline(1, color="black", linestyle="--", linewidth=1, label="told the token")
+axes.set(xlabel="probability of the likeliest token at the state", ylabel="acceptance at T = 1", ylim=(0, 1.05))
+axes.legend(loc="lower right")
+alt = "Each state of two sampled answers: what a drafter without the drawn token can reach, low where the target is unsure."
+figures.save(fig, "04-blind", alt=alt, model=loaded)
+unsure = certain < np.median(certain)
+print(f"Average over {len(points)} states: the best blind q {best.mean():.2f}, the mixture {mixed.mean():.2f}; told the token, up to 1.")
+print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {mixed[unsure].mean():.2f}.")
+
+# %% [markdown]
+# *Each point is a state of the target.* Where the target is certain of the next token, nothing needs to be fed back. Where it is not, a state without its token is a fork, and these are the places where drafts are lost anyway.
+#
+# At $T = 0$ the argument seems to fail: then $t_{i+1}$ is the argmax of $H f_i$, so $f_i$ does determine it. But only through the whole vocabulary projection, which one small layer would have to learn by heart. And the second token of a draft tree is never the argmax: siblings come from one state, and a blind module would give all of them the same children.
+#
+# **A training without a loop.** The most modest module that can be trained is a linear map from what it reads at a place to the state one place on, fitted by least squares. We give it the state, the token, or both, on the same text: some of the conversations that EAGLE itself was trained on (next section), whose states the target computes now. Then we count how often the
+# map's best token is what the target really wrote next, on conversations that were held out.
+
+# %%
+from specdec_core.training import waves
+from specdec_core.training.selfchat import ANSWER
+
+L, stored = 256, np.load(waves.TEXT)
+greedy = np.flatnonzero(stored["temperature"] == 0)
+held_out = greedy[greedy % 16 == 15][:10]  # these no training sees
+training = greedy[greedy % 16 != 15][:32]
+
+
+def read(rows):
+    """Tokens (B, L), roles (B, L) and the target's states (B, L, D) of stored conversations."""
+    tokens = torch.from_numpy(stored["tokens"][rows, :L].astype(np.int64))
+    states = torch.stack([lm.prefill(line, needs_hidden=True).float().cpu() for line in tokens.tolist()])
+    return tokens, torch.from_numpy(stored["roles"][rows, :L]), states
+
+
+seen, unseen = read(training), read(held_out)
+ids = torch.from_numpy(module.ids)
+embedding, head = lm.embed(torch.arange(lm.vocab_size)).float().cpu(), lm.head_rows(ids).float().cpu()
+
+# %%
+def joined(tokens, states, reads):
+    """What the map reads at each place, (B, L, ...): the state, the embedding of a token, a constant."""
+    parts = {"state": states, "token": embedding[tokens] / embedding.std(), "1": torch.ones(*tokens.shape, 1)}
+    return torch.cat([parts[name] for name in (*reads, "1")], -1)
+
+
+def fit(x, y, ridge=0.1):
+    """The matrix A that brings x A nearest to y; ``ridge`` keeps it small."""
+    x, y = x.flatten(0, -2), y.flatten(0, -2)
+    return torch.linalg.solve(x.T @ x + ridge * len(x) * torch.eye(x.shape[1]), x.T @ y)
+
+
+def right(A, reads, depth):
+    """At depth 1, 2, ...: how often the map's best token is the answer's next, the tokens between being true."""
+    (tokens, roles, states), shares = unseen, []
+    for d in range(1, depth + 1):
+        states = joined(tokens.roll(-d, 1), states, reads) @ A  # from here on the map's own
+        place = (roles.roll(-d - 1, 1) == ANSWER) & (torch.arange(L) < L - d - 1)
+        guess = ids[(states[place] @ head.T).argmax(-1)]
+        shares.append((guess == tokens.roll(-d - 1, 1)[place]).float().mean().item())
+    return shares
+
+
+maps, (tokens, _, states) = {}, seen
+for reads in (("state",), ("token",), ("state", "token")):
+    maps[reads] = fit(joined(tokens[:, 1:], states[:, :-1], reads), states[:, 1:])
+    print(f"a map that reads {' and '.join(reads):16} is right at {right(maps[reads], reads, 1)[0]:.1%} of the places")
+
+# %% [markdown]
+# The three maps had the same text and the same closed formula. The state alone says where the text stands but not where it goes; the token alone is a table of pairs of words; EAGLE reads both. A layer with attention, trained for hours instead of seconds, gets much further than any linear map, but the order of the three is a matter of what they are told.
+#
+# ## What it learns from: the target's own text
+#
+# A draft is right if the *target* would have written it. So the text to learn from is the target's. Human text goes where the target would not have gone: its tokens are not the target's draws, and the states on it are not those that decoding meets. Our target writes both sides of its conversations: behind the chat template's header for a user's turn a chat model
+# continues with a question (Magpie, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)), then it answers, at $T = 0$ in most conversations because that is how it will be used most, at $T = 0.8$ in the others. Turns that run in circles are cut out. Nothing is downloaded.
+
+# %%
+facts = {
+    "conversations": f"{card.data['conversations']:,.0f}, of which {card.data['held_out']:,.0f} are held out",
+    "answer tokens": f"{card.data['answer_tokens']:,.0f}",
+    "user tokens": f"{card.data['user_tokens']:,.0f}",
+    "tokens cut out as loops": f"{card.data['dropped_tokens']:,.0f}",
+    "median length of an answer": f"{card.data['answer_length_median']:.0f} tokens",
+    "answered greedily": f"{card.data['greedy_share']:.0%}",
+    "distinct 1-, 2-, 3-grams of all": ", ".join(f"{card.data[f'distinct_{n}']:.1%}" for n in (1, 2, 3)),
+}
+display(Markdown(markdown([[name, value] for name, value in facts.items()], ["the text", "what EAGLE's weight file says"])))
+row = held_out[0]
+kept = stored["tokens"][row, :L][stored["roles"][row, :L] != 3]
+print(tokenizer.decode(kept)[:700], "…")
+
+# %% [markdown]
+# The training minimizes, at every place whose next-but-one token was written by the target,
+#
+# $$\underbrace{-\sum_x p(x)\,\log \hat p(x)}_{\text{the law: what is drafted}} \;+\; w\,\underbrace{\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big)}_{\text{the state: what is continued}},$$
+#
+# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (The paper weighs the law 0.1 against the state's 1; ours is the recipe in the card below.)
+#
+# ## Depth 2 to 4: training on its own states
+#
+# In training each $f_i$ can be the target's. While drafting it is so for the first token only: from depth 2 on the module reads its own outputs, which are a little off in ways that it has never seen, and what it makes of them is further off. Chapter 03 met the same with MTP. EAGLE-1 adds noise to the states in training; HASS ([arXiv:2408.15766](https://arxiv.org/abs/2408.15766)) and EAGLE-3 let the module
+# read, in training already, **what it will read when it drafts**: run it, feed its outputs back as states beside the true tokens, and ask for the true law and state again, a few steps deep. That is what our module did.
+#
+# The linear map can do that too. Fit it on true states; let it run four steps over the training text; fit again on all four steps' inputs together; once more.
+
+# %%
+reads = ("state", "token")
+
+
+def own_steps(A, steps):
+    """Inputs and outputs of ``steps`` steps over the training text, from the second on with the map's own states."""
+    (tokens, _, true), states, x, y = seen, seen[2], [], []
+    for d in range(1, steps + 1):
+        inputs = joined(tokens.roll(-d, 1), states, reads)
+        x.append(inputs[:, : L - d].flatten(0, 1))
+        y.append(true[:, d:].flatten(0, 1))
+        states = inputs @ A
+    return torch.cat(x), torch.cat(y)
+
+
+again = maps[reads]
+for _ in range(2):
+    again = fit(*own_steps(again, 4))
+linear = {"trained on true states": right(maps[reads], reads, 4), "trained on its own, too": right(again, reads, 4)}
+for name, shares in linear.items():
+    print(f"linear map {name}: right at depth 1 to 4", *(f"{share:.1%}" for share in shares))
+
+# %% [markdown]
+# And the real modules. EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only; they also differ in the norms around the join and in the loss on the states, so this comparison is fair to the purpose and not to one cause. Both read a greedy answer of the target with all tokens true, at every place four steps deep, as if all drafts before
+# had been right. If nothing were lost on the way, the lines would be flat.
+
+# %%
+def deep(module, tokens, states, start, depth=4):
+    """(places, depth): whether the module's best token is the true one, and how far its state is from the true one."""
+    module.reset()
+    module.read(tokens[1 : start + 1], states[:start])
+    hit, away = [], []
+    for i in range(start, len(tokens) - depth - 1):
+        guess = module.read(tokens[i + 1 : i + 2], states[i : i + 1])
+        hit.append([])
+        away.append([])
+        for d in range(1, depth + 1):
+            if d > 1:
+                guess = module.draft([tokens[i + d]], guess, [d - 3])
+            true = states[i + d].float()
+            hit[-1].append(int(module.ids[module.logits(guess)[0].argmax()]) == tokens[i + d + 1])
+            away[-1].append(float((guess[0].float() - true).norm() / true.norm()))
+    return np.array(hit).reshape(-1, depth), np.array(away).reshape(-1, depth)
+
+# %%
+from specdec_core.drafters import NullDrafter
+from specdec_core.engine import generate
+from specdec_core.workloads import own
+
+TASKS = ("chat", "math", "write", "edit_code", "summarize", "translate")
+LENGTH = 48
+prompts = {question.task: encode(question.turns[0], tokenizer) for question in own(limit=1) if question.task in TASKS}
+answers = {}
+for task, prompt in prompts.items():
+    answers[task] = generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop).tokens
+mtp = feature.load("mtp", lm, lambda: loaded.weights_hash)
+depths, hits, away = range(1, 5), {"eagle": [], "mtp": []}, []
+for task, prompt in prompts.items():
+    tokens = [*prompt, *answers[task]]
+    states = lm.prefill(tokens, needs_hidden=True)
+    for name, each in (("eagle", module), ("mtp", mtp)):
+        hit, distance = deep(each, tokens, states, len(prompt) - 1)
+        hits[name].append(hit)
+        away += [distance] if name == "eagle" else []
+flat = {name: np.concatenate(found).mean(0) for name, found in hits.items()}
+
+# %%
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.4))
+panels[0].plot(depths, np.concatenate(away).mean(0), **style.line(style.index("eagle")))
+panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, None), xticks=depths)
+for name in ("eagle", "mtp"):
+    panels[1].plot(depths, flat[name], label=f"{name}", **style.line(style.index(name)))
+for name, look in (("trained on true states", ":"), ("trained on its own, too", "--")):
+    panels[1].plot(depths, linear[name], color="#7F7F7F", linestyle=look, marker="x", label=f"linear map, {name}")
+panels[1].set(title="best token right, tokens before true", xlabel="depth", ylim=(0, 1), xticks=depths)
+panels[1].legend(fontsize=7.5)
+alt = "Left: distance of drafted states from true ones by depth. Right: share of right tokens by depth, EAGLE, MTP, linear."
+figures.save(fig, "04-depth", alt=alt, model=loaded)
+lost = {name: 1 - shares[-1] / shares[0] for name, shares in [*flat.items(), *linear.items()]}
+print("lost from depth 1 to depth 4:", "; ".join(f"{name} {share:.0%}" for name, share in lost.items()))
+
+# %% [markdown]
+# What the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
+
+# %%
+rows = []
+for path in sorted(weights.SHIPPED.glob("*.safetensors")):
+    found = weights.read_card(path)
+    goal = found.recipe["objective"]
+    own_states = f"{goal['steps']}" if "steps" in goal else "–"
+    size = f"{found.tokens / 1e6:.1f} M"
+    rows.append([found.recipe["name"], found.recipe["about"], own_states, size, *(f"{a:.3f}" for a in found.acceptance)])
+display(Markdown(markdown(rows, ["recipe", "about", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)])))
+
+# %% [markdown]
+# ## A tree of one shape
+#
+# A chain stops at its first wrong token. EAGLE drafts a **tree**: at a node the module's law is known, and its second and third token are candidates too. All nodes of one depth are read in one forward of the module, under a tree mask as the target's own (chapter 03). EAGLE-1 uses one tree of ranks for every step: the best token's best token, the second's best, and so on. There is a difference to Medusa's tree:
+# Medusa's heads give the same candidates below every node of a depth; here each node's children come from *its* path, because the token was fed back.
+#
+# > **The notes say …** (*a short introduction*) that EAGLE is like Medusa with a prediction tree added, and (*five routes*, its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree. Both have trees, and both had them from their first papers on: Medusa checks the product of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks. What EAGLE adds is the
+# > recursion on states.
+#
+# What is a tree worth? If $c(v)$ is the probability that node $v$ is accepted given that its parent was, the **value** of $v$ is the product of $c$ along its path: the probability that $v$ is accepted at all. A step yields the accepted nodes and one token more, so
+#
+# $$E[\text{tokens}] = 1 + \sum_v \text{value}(v)$$
+#
+# (chapter 01 in one line: the expected number of accepted nodes is the sum of their probabilities.) The best tree with $N$ nodes has the $N$ most valuable ones. A fixed tree must settle on them before it has seen the text.
+#
+# ## A tree that follows the confidence
+#
+# EAGLE-2 (Li and others, 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858)) takes the module's own probability for $c(v)$, its **confidence**, and lets each step have its own tree:
+#
+# 1. **Expand, layer by layer.** Of the nodes drafted last, the module reads the $k$ most valuable ones in one forward; each gets its $k$ likeliest tokens as children. A layer costs one forward of the module, however wide the tree is at other depths.
+# 2. **Rerank, all layers at once.** Of everything that was drafted keep the $N$ most valuable nodes. A child is never worth more than its parent, so what is kept hangs together. (A tie could break that; the earlier node wins, and parents are earlier.)
+#
+# **By hand**, with a module that looks at the last word only, $k = 2$, three layers, and six nodes to keep:
+#
+# | after | | | |
+# |:--|:--|:--|:--|
+# | . | the 0.6 | a 0.3 | cat 0.1 |
+# | the | cat 0.5 | dog 0.4 | sat 0.1 |
+# | a | dog 0.9 | cat 0.1 | |
+# | cat | sat 0.7 | ran 0.3 | |
+# | dog | ran 0.8 | sat 0.2 | |
+# | sat, ran | . 0.95 | a 0.05 | |
+#
+# Layer 1, after ".": *the* 0.6, *a* 0.3. Both are read. Layer 2: *the cat* 0.30, *the dog* 0.24, *a dog* 0.27, *a cat* 0.03. The two best, *the cat* and *a dog*, are read. Layer 3: *the cat sat* 0.21, *the cat ran* 0.09, *a dog ran* 0.216, *a dog sat* 0.054. Of these ten nodes the six best are *the* 0.6, *a* 0.3, *the cat* 0.30, *a dog* 0.27, *the dog* 0.24, *a dog ran* 0.216.
+# The cut goes through the layers: *the dog*, which was not good enough to be continued, is kept; *the cat sat* is not. The expectation is $1 + 1.926 = 2.926$ tokens. The package's drafter with this module:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.drafters.base import Budget
+from specdec_core.rng import Rng
+
+WORDS = [".", "the", "a", "cat", "dog", "sat", "ran"]
+SAYS = {".": "the .6 a .3 cat .1", "the": "cat .5 dog .4 sat .1", "a": "dog .9 cat .1", "cat": "sat .7 ran .3",
+        "dog": "ran .8 sat .2", "sat": ". .95 a .05", "ran": ". .95 a .05"}  # fmt: skip
+LAWS = np.zeros((7, 7))
+for word, line in SAYS.items():
+    for after, share in zip(line.split()[::2], line.split()[1::2]):
+        LAWS[WORDS.index(word), WORDS.index(after)] = float(share)
+
+
+class LastWord:
+    """A module in place of the trained one: its states are log laws, those behind the last word."""
+
+    ids, length = np.arange(7), 0
+
+    def reset(self):
+        self.length = 0
+
+    def drop(self):
+        pass
+
+    def read(self, tokens, states):
+        self.length += len(tokens)
+        return self.draft(tokens[-1:], None, None)
+
+    def draft(self, tokens, states, parents):
+        return torch.from_numpy(np.log(LAWS[list(tokens)]))
+
+    def logits(self, states):
+        return states
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def grown(word, tree):
+    """The drafter's record of the tree that it grows behind ``word``."""
+    drafter = EAGLE(LastWord(), 7, tree=tree, depth=3, top_k=2, total=6)
+    context = [WORDS.index("."), WORDS.index(word)]
+    drafter.reset(context)
+    drafter.read_prompt(torch.zeros(1, 7))
+    drafter.propose(context, Budget(nodes=6, depth=3), Rng(0))
+    return drafter.growth
+
+
+def path(growth, node):
+    return path(growth, growth.parents[node]) + [WORDS[growth.tokens[node]]] if node else []
+
+
+for word in (".", "dog"):
+    for tree in ("dynamic", "static"):
+        growth = grown(word, tree)
+        kept = {" ".join(path(growth, node)): np.exp(growth.values[node]) for node in growth.kept}
+        print(f"behind {word!r}, {tree:7}: 1 + {sum(kept.values()):.3f} =", " + ".join(["1"] + [f"{v:.3f}" for v in kept.values()]))
+        print("    " + ", ".join(kept))
+
+# %% [markdown]
+# Behind "." the fixed tree of ranks happens to be almost as good. Behind *dog* the text is predictable; the dynamic tree becomes long and thin there and gains. That is all it does: it moves nodes from places where the module doubts to places where it is sure.
+#
+# **On a real prompt.** Play the stages: each round drafts and chooses; the last ones cut and check. (Without a kernel: the first choice, the cut, and the target's verdict.)
+
+# %%
+from specdec_core.viz import dynamic_tree
+
+drafter = EAGLE(module, lm.vocab_size, tree="dynamic", depth=4, top_k=4, total=12)
+steps = []  # (how the tree grew, what the target made of it)
+for step in stream(lm, prompts["chat"], drafter, max_new_tokens=LENGTH, stop=stop):
+    if step.tree.size:
+        steps.append((drafter.growth, step.verdict))
+growth, verdict = max(steps[:12], key=lambda pair: pair[1].accepted)
+dynamic_tree.player(dynamic_tree.Growth.of(growth, verdict.path), lambda token: tokenizer.decode([token]))
+
+# %% [markdown]
+# How much do the trees differ from step to step? Each column is one step's tree:
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.0))
+base = np.zeros(len(steps))
+levels = [dynamic_tree.Growth.of(growth).depths for growth, _ in steps]
+for depth in range(1, 5):
+    count = [sum(d[node] == depth for node in growth.kept) for d, (growth, _) in zip(levels, steps)]
+    axes.bar(range(1, len(steps) + 1), count, bottom=base, width=0.85, label=f"depth {depth}", **style.bar(depth))
+    base += count
+axes.plot(range(1, len(steps) + 1), [verdict.accepted for _, verdict in steps], "kv", markersize=5, label="accepted")
+axes.set(xlabel="step", ylabel="nodes kept")
+axes.grid(axis="x", visible=False)
+axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
+alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth; triangles mark the tokens accepted."
+figures.save(fig, "04-shapes", alt=alt, model=loaded)
+
+# %% [markdown]
+# **When sampling** the same ranking would be wrong, and not in a detail. Children are then *drawn*, without replacement, and verification counts on the law that they were drawn from (chapter 01). Whoever draws many and keeps those that turned out likely has changed that law. What may be used is anything known *before* a token is drawn: the package decides which open place in the tree
+# to fill next by the parent's value and the next largest probability at that place, draws, and keeps what it drew. The exact law of three tokens at $T = 1$, all random choices enumerated:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+
+
+class Three(LastWord):
+    """A module that drafts three tokens by laws of its own."""
+
+    ids = np.arange(3)
+
+    def draft(self, tokens, states, parents):
+        return torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]]).double().log()[list(tokens)]
+
+
+target, warm = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]])), Sampling(temperature=1.0)
+
+
+def law(drafter):
+    return enumerate_law(lambda rng: generate(target, [0, 1], drafter, max_new_tokens=3, sampling=warm, rngs=(rng, rng)).tokens)
+
+
+for tree in ("static", "dynamic"):
+    drawn = law(EAGLE(Three(), 3, tree=tree, depth=2, top_k=2, total=3, sampling=warm))
+    print(f"{tree}: distance from ordinary sampling below 1e-12: {total_variation(drawn, law(NullDrafter())) < 1e-12}")
+
+# %% [markdown]
+# ## Is confidence calibrated?
+#
+# All this rests on one assumption: that a token to which the module gives 0.8 is accepted 8 times in 10. Then, and only then, is the product along a path the probability to be accepted. Nothing in the loss asks for it directly, but cross-entropy with the target's laws rewards it. We look at every node whose parent the target accepted, kept or not, on all our prompts: its confidence, and whether it
+# was the target's next token.
+
+# %%
+def judged(growth, verdict):
+    """(confidence, whether it was right) of all children of the root and of accepted nodes."""
+    following = {0: verdict.tokens[0]}  # node -> the token that the target has after it
+    for place, row in enumerate(verdict.path[1:], 1):
+        following[growth.kept[row - 1]] = verdict.tokens[place]
+    for node in range(1, len(growth.tokens)):
+        parent = growth.parents[node]
+        if parent in following:
+            yield np.exp(growth.values[node] - growth.values[parent]), growth.tokens[node] == following[parent]
+
+
+pairs = []
+for task, prompt in prompts.items():
+    for step in stream(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop):
+        if step.tree.size:
+            pairs += judged(drafter.growth, step.verdict)
+confidence, accepted = np.array(pairs, float).T
+edges = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.000001])
+bins = np.digitize(confidence, edges) - 1
+table = [(confidence[bins == b].mean(), accepted[bins == b].mean(), (bins == b).sum()) for b in np.unique(bins)]
+said, true, count = np.array(table).T
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.8))
+axes.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="perfectly calibrated")
+error = np.sqrt(np.maximum(true * (1 - true), 1 / count) / count)
+axes.errorbar(said, true, yerr=error, capsize=3, label="measured, ± one standard error", **style.line(style.index("eagle")))
+for x, y, n in zip(said, true, count):
+    axes.annotate(f"{n:.0f}", (x, y), textcoords="offset points", xytext=(6, -11), fontsize=7.5)
+axes.set(xlabel="confidence of the module", ylabel="share that the target accepts", xlim=(-0.02, 1.04), ylim=(-0.05, 1.08))
+axes.legend(loc="upper left")
+alt = "Reliability diagram: share of drafted tokens accepted by the module's confidence, beside the diagonal."
+figures.save(fig, "04-calibration", alt=alt, model=loaded)
+gap = (count * np.abs(said - true)).sum() / count.sum()
+sure = confidence > 0.6
+print(f"{len(confidence)} nodes; average distance from the diagonal, weighted by nodes: {gap:.3f}.")
+print(f"Where the module is more than 60% sure it says {confidence[sure].mean():.2f} on average, and {accepted[sure].mean():.2f} are accepted:", end=" ")
+print("it is too sure of itself." if confidence[sure].mean() > accepted[sure].mean() + 0.03 else
+      "it is too modest." if accepted[sure].mean() > confidence[sure].mean() + 0.03 else "calibrated, to within 0.03.")  # fmt: skip
+
+# %% [markdown]
+# *Numbers: nodes in the bin.* There is a reason for a bend. Trained on laws, the module predicts the target's *probability* of a token; but at $T = 0$ the token is accepted if it is the target's *best*, always or never. A token to which the target itself gives 0.6 is then accepted every time. So at $T = 0$ the likeliest tokens may be accepted more often than the module says, and the second and third
+# less often. For the tree only the order of the values matters, not their size; the sum of the values as a forecast of τ does need the size.
+#
+# ## Acceptance by depth: EAGLE, MTP, Medusa
+#
+# Now all three on the same prompts. For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture: from Medusa the best token of each head. We let the methods answer in turn and keep everything for the next section: EAGLE's static and dynamic tree and Medusa's tree, all with 16 nodes.
+
+# %%
+from specdec_core import methods
+from specdec_core.drafters import MTP, Medusa
+
+medusa = methods.build("medusa:nodes=16", methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash))
+V = lm.vocab_size
+drafters = {
+    "autoregressive": NullDrafter(),
+    "medusa chain": Medusa(medusa.heads, medusa.ids, medusa.accuracy[:, :1], V, nodes=4),
+    "medusa tree": medusa,
+    "mtp chain": MTP(mtp, V, num_tokens=4),
+    "eagle chain": EAGLE(module, V, tree="chain", depth=4),
+    "eagle static": EAGLE(module, V, tree="static", depth=4, total=16),
+    "eagle dynamic": EAGLE(module, V, tree="dynamic", depth=4, top_k=4, total=16),
+}
+runs = {name: {} for name in drafters}
+for each in drafters.values():  # once without the clock
+    generate(lm, prompts["chat"], each, max_new_tokens=8)
+for place, (task, prompt) in enumerate(prompts.items()):
+    order = list(drafters)[place:] + list(drafters)[:place]  # each comes first once, nearly
+    for name in order:
+        runs[name][task] = generate(lm, prompt, drafters[name], max_new_tokens=LENGTH, stop=stop)
+same = sum(runs[name][task].tokens == runs["autoregressive"][task].tokens for name in drafters for task in prompts)
+print(f"{same} of {len(drafters) * len(prompts)} answers are the autoregressive ones, token for token; others part at a near tie (chapter 12)")
+
+# %%
+def by_depth(answers):
+    """(accepted, tested) at depth 1 ... 4, all answers together."""
+    counts = np.zeros((4, 2), int)
+    for answer in answers:
+        for depth, pair in enumerate(answer.trace.acceptance_by_depth()[:4]):
+            counts[depth] += pair
+    return counts
+
+
+chains, fig = {}, plt.figure(figsize=(7.6, 3.6))
+axes = fig.gca()
+for name in ("eagle chain", "mtp chain", "medusa chain"):
+    chains[name] = by_depth(runs[name].values())
+    a, n = chains[name].T
+    share, error = a / np.maximum(n, 1), np.sqrt(np.maximum(a * (n - a), 1) / np.maximum(n, 1) ** 3)
+    axes.errorbar(depths, share, yerr=error, capsize=3, label=name, **style.line(style.index(name.split()[0])))
+axes.set(xlabel="depth", ylabel="accepted, of those tested there", xticks=list(depths), ylim=(0, 1))
+axes.legend()
+alt = "Conditional acceptance by depth of chains of four from EAGLE, MTP and Medusa on the same prompts, with errors."
+figures.save(fig, "04-acceptance", alt=alt, model=loaded)
+for name, counts in chains.items():
+    print(f"{name:12}", "  ".join(f"depth {d}: {a}/{n} = {a / max(n, 1):.2f}" for d, (a, n) in enumerate(counts, 1)))
+
+# %% [markdown]
+# *Bars: one standard error; few drafts reach depth 4.* Two things act against each other in such a curve. A draft that got to depth 3 stands in an easy passage, which lifts the rate. And the further from a true state, the worse the guess, which lowers it. Medusa's heads get no word of the tokens in between, so for them the second effect is larger at equal skill; MTP hears the token but was never trained on its own
+# states; EAGLE has both.
+
+# %%
+rows, rate = [], {}
+for task in prompts:
+    (a, n), *_ = by_depth([runs["eagle chain"][task]])
+    rate[task] = a / n
+    taus = (f"{runs[name][task].trace.tokens_per_call:.2f}" for name in ("eagle chain", "eagle dynamic"))
+    rows.append([task, f"{a}/{n} = {rate[task]:.2f}", *taus])
+display(Markdown(markdown(rows, ["task", "accepted at depth 1", "τ, chain", "τ, dynamic tree"])))
+low, high = min(rate, key=rate.get), max(rate, key=rate.get)
+print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.2f} ({high}).")
+
+# %% [markdown]
+# > **The notes say …** (*model-free chapter*, section 11) that the trained routes have a stable acceptance rate, EAGLE about 0.8, in any context. There is no such constant. The rate belongs to a target, a module with its training, a depth, a temperature and a text; the table has our target's by task, the figure by depth. What is true of the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
+#
+# ## Chain, static, dynamic: tokens and time
+
+# %%
+from specdec_core.costs import measure
+
+costs = measure(lm, widths=(1, 5, 17), context=160, repeats=9)
+
+
+def totals(name):
+    """Tokens, forwards, and seconds by phase, over all prompts."""
+    traces = [answer.trace for answer in runs[name].values()]
+    spent = {phase: sum(trace.seconds[phase] for trace in traces) for phase in traces[0].seconds}
+    return sum(trace.emitted for trace in traces), sum(trace.target_calls for trace in traces), spent
+
+
+rows, pace = [], {}
+for name in drafters:
+    tokens, calls, spent = totals(name)
+    pace[name] = tokens / sum(spent.values())
+    nodes = sum(step.tree.size for answer in runs[name].values() for step in answer.trace.steps) / calls
+    predicted = tokens / calls * costs.t(1) / (costs.t(1 + nodes) + spent["draft"] / calls)
+    parts = (f"{1000 * spent[phase] / calls:.1f}" for phase in ("draft", "forward"))
+    rows.append([name, f"{nodes:.1f}", f"{tokens / calls:.2f}", *parts, f"{predicted:.2f}", f"{pace[name] / pace['autoregressive']:.2f}"])
+display(Markdown(markdown(rows, ["method", "nodes", "τ", "draft, ms a step", "forward, ms a step", "predicted", "times faster"])))
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+left = np.zeros(len(drafters))
+for i, (label, phases) in enumerate({"draft": ["draft"], "forward of the target": ["forward"],
+                                     "the rest": ["verify", "commit", "observe"]}.items()):  # fmt: skip
+    each = []
+    for name in drafters:
+        tokens, _, spent = totals(name)
+        each.append(1000 * sum(spent[phase] for phase in phases) / tokens)
+    axes.barh(range(len(drafters)), each, left=left, label=label, **style.bar(i + 1))
+    left += each
+axes.axvline(1000 / pace["autoregressive"], color="black", linestyle="--", linewidth=1)
+axes.set_yticks(range(len(drafters)), list(drafters))
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.set(xlabel="milliseconds for one token of the answer")
+axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
+alt = "Stacked bars by method: milliseconds a token spent on drafting, on the target's forward, and on the rest."
+figures.save(fig, "04-clock", alt=alt, model=loaded)
+
+# %%
+taus = {name: totals(name)[0] / totals(name)[1] for name in drafters}
+most, fastest = max(taus, key=taus.get), max(pace, key=pace.get)
+print(f"Most tokens a forward: {most} ({taus[most]:.2f}). Fastest by the clock: {fastest}, {pace[fastest] / pace['autoregressive']:.2f} times autoregressive.")
+eagles = [name for name in drafters if name.startswith("eagle")]
+by_steps, by_clock = sorted(eagles, key=taus.get)[-1], sorted(eagles, key=pace.get)[-1]
+print(f"Within EAGLE the steps prefer {by_steps}, the clock {by_clock}:",
+      "the two scoreboards agree." if by_steps == by_clock else "the extra tokens do not pay for their nodes and forwards.")  # fmt: skip
+slower = [name for name in drafters if pace[name] < 0.98 * pace["autoregressive"]]
+print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or 'none of them'}.")
+
+# %% [markdown]
+# **Where does the draft time go?** A step of depth 4 is one reading of the new true states and three further forwards of the layer, each followed by the projection of what it read to the drafted vocabulary. All of these are small matrix products one after another, none of which can begin before the one before has ended: time here is a matter of depth, not of nodes.
+
+# %%
+from time import perf_counter
+
+
+def clocked(call, repeats=30):
+    """Median seconds of a call."""
+    spans = []
+    for _ in range(repeats):
+        start = perf_counter()
+        call()
+        spans.append(perf_counter() - start)
+    return float(np.median(spans))
+
+
+states = lm.prefill(prompts["chat"], needs_hidden=True)
+module.reset()
+guess = module.read(prompts["chat"][1:], states[:-1])
+parts = {}
+for width in (1, 4):
+    batch, tokens = guess.repeat(width, 1), [prompts["chat"][-1]] * width
+
+    def layer_forward():
+        module.drop()
+        module.draft(tokens, batch, [-1] * width)
+
+    parts[width] = (clocked(layer_forward), clocked(lambda: module.logits(batch)))
+rows = [[str(width), f"{1000 * a:.2f}", f"{1000 * b:.2f}", f"{(a + b) / costs.t(1):.1%}"] for width, (a, b) in parts.items()]
+display(Markdown(markdown(rows, ["nodes read", "layer, ms", f"projection to {K} tokens, ms", "of a target forward"])))
+
+# %%
+_, calls, spent = totals("eagle dynamic")
+a, b = parts[4]
+once, step = parts[1][0] + parts[1][1], spent["draft"] / calls
+print(f"Expected for a dynamic tree of depth 4: {1000 * (once + 3 * (a + b)):.1f} ms a step; measured: {1000 * step:.1f} ms.")
+print(f"The difference, {1000 * (step - once - 3 * (a + b)):.1f} ms, is bookkeeping in Python and the reading of more than one true state.")
+
+# %% [markdown]
+# The reading list's systems run such steps from one compiled graph; ours is written to be read. On a large target the same few milliseconds vanish beside a forward; on a small target they do not, and this is the main reason why speedups of EAGLE are quoted for models of billions of weights. The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
+#
+# ## What EAGLE-3 changes
+#
+# EAGLE-3 (Li and others, 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)) starts from an observation: with more training data EAGLE improves little. It blames the second part of the loss. To be *near* $f_{i+1}$ is a demand on the module beyond what drafting needs, since only the drafted law is ever tested. Three changes:
+#
+# | | EAGLE, EAGLE-2 | EAGLE-3 | the module of this chapter |
+# |:--|:--|:--|:--|
+# | loss | law, and the state itself by smooth $L_1$ | the law alone; the output may be any vector | both parts, as EAGLE |
+# | what is read at depth 1 | the last state $f_i$ | states from a low, a middle and a high layer, joined by a linear map | the last state |
+# | from depth 2 on, in training | true states (with noise) | the module's own outputs: *training-time test* | its own outputs, three steps deep |
+#
+# The changes belong together. Once outputs need not resemble states, a module that has only ever seen states in training would be lost from depth 2 on, so training must unroll the steps as drafting does. And once the output is free, the input is too: the last state of the target is made for one purpose, the next token's logits; layers below hold more of what comes later. So our module has the third
+# change and not the first two: it is EAGLE's architecture and loss with training-time test (in the manner of HASS). Setting the weight of the states' loss to zero in its recipe would give the first as well. The dynamic tree is unchanged in EAGLE-3.
+#
+# ## Pitfalls
+#
+# - **The wrong token beside the state.** Beside $f_i$ stands $t_{i+1}$, the token drawn *from* it. With $t_i$, the token that made it, the module is blind.
+# - **Guesses left in the cache.** The module's keys of its own states must be replaced by those of the true states once these are known, or errors pile up over the whole text.
+# - **Comparing confidences instead of values.** A confident child of an unlikely parent is unlikely. Ranked by confidence, a cut can even keep nodes whose parents are gone.
+# - **Ranking drawn tokens when sampling.** It changes the law that they were drawn from. Decide before drawing.
+# - **A confidence that is not a probability.** After a temperature, a top-k or a cut vocabulary the product of probabilities is still an order, but no longer a forecast.
+# - **Text from elsewhere.** Weights belong to one target and its way of writing: another fine-tuning of the same base model is another target.
+# - **Depth is time.** Each layer is one more forward of the module, before the target can begin.
+#
+# ## Summary
+#
+# - The last hidden state is all that the next law depends on. EAGLE continues states with one layer and borrows the target's embedding and projection.
+# - A state is a fork. Without the drawn token a drafter is limited by $\max_q \sum_t p(t) \sum_x \min(p(x \mid t), q(x))$, which is far below 1 where the target is unsure.
+# - Train on what the target writes, and on the states that the module will read: its own.
+# - A node is worth the product of confidences on its path, a tree 1 plus the sum of its nodes' values. EAGLE-2 expands the best of each layer and keeps the best of all.
+# - Calibration makes the forecast right; for the choice of nodes the order suffices.
+# - Steps count nodes, the clock counts forwards of the module too. Which tree is best is decided by $t(q)$ and by what a layer costs.
+#
+# **Can you answer these?** Why does the first draft of a step come from true states only? (The last token's predecessor states have all been checked by the target's forward; guesses were thrown away.) A node has value 0.2 and its best child confidence 0.9: may the child be kept and the node not? (No: the child is worth 0.18.) Which of EAGLE-3's changes would hurt if made alone? (Dropping the states' loss
+# without unrolling the steps in training.)
+#
+# ## Further reading
+#
+# - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*, ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
+# - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*, EMNLP 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858): sections 3 and 4, that confidence is calibrated, and the tree
+# - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*, NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
+# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*, ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766): HASS, training on the module's own states
+# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464): how a chat model writes both sides
