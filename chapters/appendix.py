@@ -166,8 +166,7 @@ from specdec_core import theory
 #
 # ## Errata of the notes
 #
-# The book grew out of four Chinese notes (listed at the end). Below is what did not survive a derivation or a run, with what decides it; the chapters have it in boxes *The notes say …*. Where a claim holds after all, or holds with a condition, the last list says so. In the fourth note,
-# *Five routes*, nothing was found that fails.
+# The book grew out of four Chinese notes (listed at the end). Below is what did not survive a derivation or a run, with what decides it; the chapters have it in boxes *The notes say …*. Where a claim holds after all, or holds with a condition, the last list says so.
 #
 # ### Counting tokens
 
@@ -202,10 +201,17 @@ eagle, medusa = layer + 2 * d * d, 5 * (d * d + d * vocabulary)
 display(Markdown(
     "- **The extra weights of Medusa and EAGLE are usually below 1 %** (short introduction). Counted for a model of "
     f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of 70 billion); "
-    f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}."
+    f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}. "
+    "Counted for the book's own: [04](04_eagle.ipynb), *Continue states, not tokens*."
 ))
 
 # %% [markdown]
+# ### EAGLE
+#
+# - **EAGLE starts from features of an intermediate layer** (five routes). From the last hidden state, which the vocabulary projection turns into logits; the paper's "second-to-top-layer" counts that projection as the top. Layers from the middle are read by EAGLE-3. [04](04_eagle.ipynb), *Continue states, not tokens*.
+# - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [04](04_eagle.ipynb), *A tree of one shape*.
+# - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context** (model-free chapter, section 11). It depends on target, training, depth, temperature and text; measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
+#
 # ### Prompt lookup and the hit-rate model
 
 # %% jupyter={"source_hidden": true}
@@ -338,6 +344,8 @@ print("rows a step for W = 15, 10, 7:     ", *rows)
 # - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*, ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
 # - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*, EMNLP 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858)
 # - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*, NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
+# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*, ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766)
+# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*, 2024, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)
 # - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
 #
 # ### Drafters without a model
