@@ -28,7 +28,7 @@ from specdec_core.classroom import check
 # %% [markdown] question="03.1"
 # title: Expected tokens of a tree
 # objective: weigh a tree by its paths
-# prerequisite: 01, "Several drafts for one place"
+# prerequisite: 03, "What a tree is worth"
 # points: 2
 # difficulty: 2
 # minutes: 7
@@ -62,7 +62,7 @@ check("03.1", expected_tokens)
 # %% [markdown] question="03.2"
 # title: The best tree
 # objective: choose the nodes of a Medusa tree by measured accuracy
-# prerequisite: 01, "Several drafts for one place"
+# prerequisite: 03, "Which tree?"
 # points: 3
 # difficulty: 3
 # minutes: 15
@@ -100,7 +100,7 @@ check("03.2", best_paths)
 # %% [markdown] question="03.3"
 # title: The greedy walk
 # objective: check a tree of drafts against the target's choices
-# prerequisite: 01, "Greedy is T = 0"
+# prerequisite: 03, "Checking a tree"
 # points: 2
 # difficulty: 2
 # minutes: 8
@@ -136,7 +136,7 @@ check("03.3", walk)
 # %% [markdown] question="03.4"
 # title: Typical acceptance
 # objective: write the rule that is not lossless, and see what it asks of a token
-# prerequisite: 01, "How much can be kept?"
+# prerequisite: 03, "Typical acceptance is not lossless"
 # points: 2
 # difficulty: 2
 # minutes: 8

@@ -1,0 +1,938 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · Multi-token prediction and Medusa
+#
+# > **The question of this chapter.** The state from which the target takes its next token knows something of the tokens after it. How can a small module, or a few heads, read that out, and how many of their guesses is it worth checking at once?
+#
+# **Afterwards you can**
+#
+# - build the multi-token prediction module of DeepSeek-V3 out of its weights, and use one module for several tokens;
+# - say what Medusa's heads cannot know, and what that costs;
+# - derive the mask and the positions by which one forward checks a whole tree;
+# - compute what a tree is worth, and find the best one of a given size;
+# - verify a tree greedily and in sampling without changing the target's law, and say by how much *typical acceptance* changes it;
+# - choose a tree's size from this machine's $t(q)$.
+#
+# **Taken for granted:** chapter 00 (τ, $t(q)$), chapter 01 (accept rule, residual, siblings), and what a Transformer's layer does.
+#
+# **Time:** 45 minutes of reading; the cells take about two minutes on two CPU cores.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.viz import style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## What one state can know
+#
+# The target reads tokens $t_0 \dots t_i$ and ends with a state $f_i$, a vector of $D$ numbers. The vocabulary projection turns it into the law $p$ of $t_{i+1}$. Nothing else is asked of it. But a model that writes *the capital of* has
+# often planned more than one word ahead, and some of that is in $f_i$. **Multi-token prediction** asks $f_i$ for $t_{i+2}$ as well. There are two ways to ask:
+#
+# - **blind**: from $f_i$ alone, before $t_{i+1}$ is known. The best answer is the mixture $m(y) = \sum_x p(x)\, p(y \mid x)$;
+# - **told**: when $t_{i+1} = x$ has been chosen. The best answer is $p(\cdot \mid x)$.
+#
+# Someone who guesses the best token is right with probability $\max_y m(y)$ if blind, and $\sum_x p(x) \max_y p(y \mid x)$ if told. The second is never smaller: *the maximum of a sum is at most the sum of the maxima*.
+#
+# **By hand.** The target goes on with *of* (0.6) or *no* (0.4); after *of* it always says *course*, after *no* always *problem*. Blind, the best guess is *course*, right in 0.6 of the cases. Told, one is always right.
+#
+# It gets worse with two blind guesses, one for each place. Blind guessers do not know of each other, so the pairs they think possible are all four: *of problem* gets $0.6 \cdot 0.4 = 0.24$, and *no course* as much. Neither ever occurs.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+import numpy as np
+
+words = ["of", "no", "course", "problem"]
+after = np.array([[0, 0, 1, 0], [0, 0, 0, 1], [0.6, 0.4, 0, 0], [0.6, 0.4, 0, 0]])  # p(y | x), a row an x
+p = np.array([0.6, 0.4, 0, 0])
+mixture = p @ after
+print("blind:", {word: round(share, 2) for word, share in zip(words, mixture.tolist()) if share})
+print(f"the best guess is right: blind {mixture.max():.2f}, told {p @ after.max(1):.2f}")
+impossible = sum(p[x] * mixture[y] for x in range(2) for y in (2, 3) if not after[x, y])
+print(f"weight that two blind guesses give to pairs that never occur: {impossible:.2f}")
+
+# %% [markdown]
+# **Medusa** is blind and has several guessers: cheap, all at once, and for that the guesses are combined into a tree. **MTP** is told, and therefore has to guess one token after the other. EAGLE, the next chapter, is told too.
+#
+# At $T = 0$ the token $t_{i+1} = \arg\max p$ is a function of $f_i$. A blind guesser then lacks no information, but it has to work out by itself what the target would do with that token, and the target has all its layers for that.
+#
+# ## The MTP module, in the open
+#
+# DeepSeek-V3 ([arXiv:2412.19437](https://arxiv.org/abs/2412.19437), section 2.2) puts one module behind the model. For place $i$ it takes the state $f_i$ and the token after it, $t_{i+1}$:
+#
+# 1. **norm** both, the state and the token's embedding $e(t_{i+1})$, each by an RMSNorm of its own: they are of different sizes;
+# 2. **concatenate** them to $2D$ numbers, and **project** to $D$: $\;x_i = M\,[\,\mathrm{norm}(e(t_{i+1}));\ \mathrm{norm}(f_i)\,]$;
+# 3. **one block**, an ordinary decoder layer. Its attention reads $x_0 \dots x_i$, so the module has a key-value cache of its own: $\;g_i = \mathrm{block}(x_0 \dots x_i)$;
+# 4. the **shared head**: a norm, then the target's own vocabulary projection, which gives a law of $t_{i+2}$.
+#
+# $f_i$ gave $t_{i+1}$ with one projection. $g_i$ does the same for $t_{i+2}$, so it stands where the target's $f_{i+1}$ will stand. Embedding and projection are the target's and cost nothing new. What has been trained:
+
+# %%
+from specdec_core.training import weights
+
+tensors, card = weights.read(weights.shipped("mtp"), loaded.weights_hash, lm.vocab_size)
+ids = tensors["ids"]  # the tokens that the module can draft
+for name, tensor in tensors.items():
+    print(f"{name:42} {' × '.join(map(str, tensor.shape))}")
+
+# %% [markdown]
+# The target has been frozen, and the module was trained beside it on conversations that the target itself wrote, to give the target's laws (`specdec train cards` says how). DeepSeek-V3 trains its module together with the model, to make the *model* better; that the module can also draft is a
+# second use. Only the most frequent tokens can be drafted, those in `ids`, since the projection is the dearest part of a module as small as this (chapter 02).
+#
+# Now the four steps, on one text. First the states of the target and the pairs:
+
+# %%
+import torch
+
+w = {name: tensor.float() for name, tensor in tensors.items()}  # on the CPU, in float32, for the eyes of the reader
+eps, width = loaded.model.config.rms_norm_eps, loaded.model.config.head_dim
+text = tokenizer.encode("The capital of France is Paris. The capital of Italy is")
+states = lm.prefill(text, needs_hidden=True)  # (L, D): f_0 ... f_{L-1}
+
+
+def norm(x, weight):
+    """RMSNorm."""
+    return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight
+
+
+f = states.float().cpu()
+embedded = lm.embed(torch.tensor(text[1:])).float().cpu()  # t_1 ... t_{L-1}
+pair = torch.cat([norm(embedded, w["norm_token.weight"]), norm(f[:-1], w["norm_feature.weight"])], -1)
+x = pair @ w["join.weight"].T  # (L-1, 2D) -> (L-1, D)
+
+# %% [markdown]
+# Then the block: attention with rotary positions over all places up to one's own, and a gated MLP, each added to what comes in.
+
+# %%
+def turn(heads):
+    """Rotary positions: pairs of numbers turned by an angle that grows with the place. heads (L, H, width)."""
+    frequency = loaded.model.config.rope_parameters["rope_theta"] ** (-torch.arange(0, width, 2) / width)
+    angle = torch.arange(len(heads))[:, None, None] * frequency
+    a, b = heads.chunk(2, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def attention(x):
+    q, k, v = ((x @ w[f"layer.self_attn.{part}_proj.weight"].T).unflatten(-1, (-1, width)) for part in "qkv")
+    q, k = turn(q), turn(k)
+    k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], 1) for part in (k, v))
+    scores = torch.einsum("ihd,jhd->hij", q, k) / width**0.5
+    later = torch.ones(len(x), len(x)).triu(1).bool()
+    mixed = torch.einsum("hij,jhd->ihd", scores.masked_fill(later, -torch.inf).softmax(-1), v)
+    return mixed.flatten(1) @ w["layer.self_attn.o_proj.weight"].T
+
+
+def mlp(x):
+    gate, up, down = (w[f"layer.mlp.{part}_proj.weight"].T for part in ("gate", "up", "down"))
+    return (torch.nn.functional.silu(x @ gate) * (x @ up)) @ down
+
+# %%
+from specdec_core.drafters import feature
+
+x = x + attention(norm(x, w["layer.input_layernorm.weight"]))
+g = x + mlp(norm(x, w["layer.post_attention_layernorm.weight"]))  # (L-1, D): stand-ins for f_1 ... f_{L-1}
+E = lm.head_rows(ids).float().cpu()  # (K, D) rows of the target's projection
+ours = E @ norm(g[-1], w["norm_out.weight"])  # (K,) logits of the token after the text
+
+module = feature.load("mtp", lm, lambda: loaded.weights_hash)  # the package's
+theirs = module.logits(module.read(text[1:], states[:-1]))[0].float().cpu()
+own = E @ f[-1]  # what the target says, after reading one token more
+print(f"largest difference of ours and the package's, {len(ids)} logits: {(ours - theirs).abs().max():.1e} (numbers up to {theirs.abs().max():.0f})")
+for what, logits in (("the module, in the open", ours), ("the module, package", theirs), ("the target itself", own)):
+    print(f"{what:24}", [tokenizer.decode([i]) for i in ids[logits.topk(5).indices]])
+
+# %% [markdown]
+# The difference is rounding in the type the model runs in. Note the last two lines. The target had to read *is* to say its line, with all its layers; the module has seen the target's state *before* that token, the token's embedding, and one layer.
+#
+# ## One module, several depths
+#
+# After one step the module has drafted $t_{i+2}$. For $t_{i+3}$ one would need the pair $(f_{i+1}, t_{i+2})$, and $f_{i+1}$ is what the target has not computed yet. There are two ways on. DeepSeek-V3's report describes a *chain of modules*, one for each depth; the model it publishes has one. Software for serving it uses the
+# one **recursively**: $g_i$ stands in for $f_{i+1}$, and the pair $(g_i, t_{i+2})$ goes in. So does the package:
+
+# %%
+def draft(text, states, depth):
+    """Tokens drafted behind a text, by one module; states (L-1, D) of all its tokens but the last."""
+    module.reset()
+    guess, drafted = module.read(text[1:], states), []
+    while True:
+        drafted.append(int(ids[module.logits(guess).argmax()]))
+        if len(drafted) == depth:
+            return drafted
+        guess = module.draft(drafted[-1:], guess, [len(drafted) - 2])  # its own guess in place of a state
+
+
+from specdec_core import methods
+from specdec_core.drafters.base import Budget
+from specdec_core.rng import Rng
+
+context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
+mtp = methods.build("mtp:num_tokens=4", context)
+mtp.reset(text)
+mtp.read_prompt(states[:-1])
+print("ours:   ", draft(text, states[:-1], 4))
+print("package:", mtp.propose(text, Budget(64, 64), Rng(0)).tokens[1:].tolist())
+
+# %% [markdown]
+# The module was trained on true states only, and by the second step it reads its own. Errors add up: we expect the acceptance to fall with depth. To see it we need answers. Here are seven of the book's questions, answered by ordinary decoding; the greedy answer does not depend on the drafter, so these
+# recordings will serve all the trees of this chapter. The states $f_i$ are recorded too.
+
+# %%
+from specdec_core.engine import generate
+from specdec_core.stopping import Stop
+from specdec_core.workloads import encode, own as questions
+
+LENGTH = 48
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+wanted = ("chat-01", "chat-02", "math-01", "math-02", "write-01", "summarize-01", "complete_code-01")
+prompts = [encode(question.turns[0], tokenizer) for question in questions() if question.id in wanted]
+plain = [generate(lm, prompt, max_new_tokens=LENGTH, stop=stop) for prompt in prompts]
+recorded = []  # (prompt's length, all tokens, their states)
+for prompt, answer in zip(prompts, plain):
+    tokens = [*prompt, *answer.tokens]
+    recorded.append((len(prompt), tokens, lm.prefill(tokens, needs_hidden=True)))
+print(f"{sum(len(answer.tokens) for answer in plain)} tokens of {len(plain)} answers")
+
+# %%
+def run(method, **options):
+    """The traces of all questions by one method."""
+    drafter = methods.build(method, context)
+    return [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop, **options).trace for prompt in prompts]
+
+
+def by_depth(traces):
+    """(accepted, tested) at depth 1, 2, ..., all answers together."""
+    counts = [trace.acceptance_by_depth() for trace in traces]
+    deepest = max(map(len, counts))
+    return np.array([[c[d] if d < len(c) else (0, 0) for c in counts] for d in range(deepest)]).sum(1)
+
+
+def tau(traces):
+    """Tokens a forward, all answers together."""
+    return sum(trace.emitted for trace in traces) / sum(trace.target_calls for trace in traces)
+
+
+mtp_traces = run("mtp:num_tokens=4")
+mtp_depths = by_depth(mtp_traces)
+print(f"MTP, four tokens: τ = {tau(mtp_traces):.2f}")
+for depth, (accepted, tested) in enumerate(mtp_depths, 1):
+    print(f"  depth {depth}: {accepted} of {tested} tested, α = {accepted / tested:.2f}")
+
+# %% [markdown]
+# Each α is a *conditional* rate: tested is a depth only where all before it were accepted. Text in which the first draft was right is easier than average, which works against the fall. DeepSeek-V3's report (section 5.4.3) gives 0.85 to 0.90 for the one token beyond the next, for its own module, trained with a model of 671 billion weights.
+#
+# When sampling, each token is *drawn* from the module's law $q$, processed as the target's is, and tested by $\min(1, p/q)$. That is chapter 01 without a change: the module is a draft model with the target's state for an input.
+#
+# ## Heads on one state
+#
+# Medusa ([arXiv:2401.10774](https://arxiv.org/abs/2401.10774)) is blind. Head $k = 1, 2, \dots$ reads $f_i$ and guesses $t_{i+1+k}$; all heads read the same state at the same time, and none knows what another guesses. A head of the paper is a residual block and a vocabulary projection of its own,
+#
+# $$\mathrm{softmax}\big(U_k\,(f + \mathrm{SiLU}(W_k f))\big).$$
+#
+# The package's heads share the target's projection $E$, cut to the tokens that can be drafted, and have a small matrix $M_k$ in front: $U_k = E M_k$. In the open, for the text above. The target has chosen the root, *is*, from $f_{L-2}$; the heads read the same state:
+
+# %%
+from specdec_core.drafters import medusa
+
+tensors, card = weights.read(weights.shipped("medusa"), loaded.weights_hash, lm.vocab_size)
+w = {name: tensor.float() for name, tensor in tensors.items()}
+heads, ids, accuracy = medusa.load("medusa", lm, lambda: loaded.weights_hash)
+E, last = lm.head_rows(tensors["ids"]).float().cpu(), f[-2]  # (K, D), (D,)
+ours = torch.stack([
+    E @ w[f"turns.{k}.weight"] @ (last + torch.nn.functional.silu(w[f"heads.{k}.0.linear.weight"] @ last))
+    for k in range(len(accuracy))
+])  # fmt: skip
+theirs = heads(states[-2]).float().cpu()
+print(f"largest difference of ours and the package's: {(ours - theirs).abs().max():.1e} (numbers up to {theirs.abs().max():.0f})")
+
+# %%
+from IPython.display import Markdown, display
+from specdec_core.tables import markdown
+
+truth = generate(lm, text, max_new_tokens=len(accuracy)).tokens
+rows = []
+for k, law in enumerate(theirs.softmax(-1), 1):
+    best = law.topk(4)
+    guesses = [f"`{tokenizer.decode([ids[i]])}` {share:.2f}" for share, i in zip(best.values, best.indices)]
+    rows.append([f"{k}", f"`{tokenizer.decode([truth[k - 1]])}`", *guesses])
+display(Markdown(markdown(rows, ["head", "the target writes", "1st guess", "2nd", "3rd", "4th"])))
+
+# %% [markdown]
+# How often is each guess right? The weight file holds the answer, counted on conversations that were kept out of training: $a_{k,r}$, the share of tokens that are head $k$'s guess of rank $r$. We draw the running sum: a head with $r$ guesses is right if one of them is.
+
+# %%
+import matplotlib.pyplot as plt
+from specdec_core.viz import figures
+
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+ranks_shown = range(1, accuracy.shape[1] + 1)
+for k, row in enumerate(accuracy, 1):
+    axes.plot(ranks_shown, row.cumsum(), label=f"head {k}", **style.line(k - 1))
+log = (0.56, 0.32, 0.20, 0.15)
+axes.plot([1] * len(log), log, label="quoted: 7B, first guess, heads 1 to 4", **style.QUOTED | {"linestyle": "none"})
+axes.set(xlabel="guesses taken from the head", ylabel="share of tokens among them", ylim=(0, 1))
+axes.set_xticks(ranks_shown)
+axes.legend(ncols=2)
+alt = "For each head the share of tokens among its first guesses, rising with their number and falling from head to head."
+figures.save(fig, "03-heads", alt=alt, model=loaded, quoted=["first-guess accuracy logged for a 7B model in the Medusa repository (arXiv:2401.10774)"])
+
+# %% [markdown]
+# Two things to read off. Heads fall off quickly with distance, since each further token is one more that was not told. And the second to tenth guesses hold a good deal of what the first misses: worth checking, if checking is cheap.
+#
+# What do such drafters weigh?
+
+# %%
+def size(name):
+    """Trained numbers in a weight file: its matrices and norms, not the list of tokens or the counts."""
+    return sum(t.numel() for key, t in weights.read(weights.shipped(name), loaded.weights_hash, lm.vocab_size)[0].items() if key not in ("ids", "accuracy"))
+
+
+for name in ("mtp", "medusa"):
+    print(f"{name:7} {size(name) / 1e6:5.2f} million trained weights, {size(name) / loaded.parameters:.1%} of the target's {loaded.parameters / 1e6:.0f} million")
+D, V = E.shape[1], lm.vocab_size
+whole = len(accuracy) * (D * D + D * V)
+print(f"four heads as in the paper, each with a projection of its own: {whole / 1e6:.0f} million, {whole / loaded.parameters:.0%}")
+
+# %% [markdown]
+# > **The notes say …** (*a short introduction*) that such extra weights are usually below 1 % of the model's. Not for Medusa as its paper has it: each head brings a whole vocabulary projection, and the smaller the model, the larger its share. Heads that share the target's projection come down to a few percent here, and so does a module of one layer. The appendix counts
+# > both for a model of 7 billion weights.
+#
+# ## A tree and its mask
+#
+# Take the best two guesses of head 1, and behind *each* of them the best two of head 2: six nodes. In general $s_1, s_2, \dots$ guesses of the heads give the **Cartesian product**, with $s_1 s_2 \cdots s_d$ nodes at depth $d$. Paths share their beginnings, so it is a tree: what REST gets from counts
+# (chapter 08), Medusa gets from heads. All nodes are rows of *one* forward.
+#
+# What must hold in it? Row $i$'s logits have to be those that the target would give after the committed tokens and the path to $i$, as if nothing else were there. In a Transformer a row hears of other tokens in one place only, attention, and knows in one way only where it stands, by its position. So there are exactly two demands:
+#
+# 1. **Mask.** Row $i$ attends to the committed tokens, to its ancestors, and to itself; to no sibling, no cousin, no descendant.
+# 2. **Position.** Row $i$ stands at the root's position plus its *depth*. Siblings share a position. The row's number has nothing to do with it.
+#
+# With parents $\pi(i) < i$ the mask has one rule: the row of $i$ is the row of its parent, and a one at $i$. **By hand**, for the six nodes (root 0; 1 and 2 below it; 3, 4 below 1; 5, 6 below 2):
+#
+# | row | parent | depth | sees rows |
+# |--:|--:|--:|:--|
+# | 0 | – | 0 | 0 |
+# | 1 | 0 | 1 | 0 1 |
+# | 2 | 0 | 1 | 0 2 |
+# | 3 | 1 | 2 | 0 1 3 |
+# | 4 | 1 | 2 | 0 1 4 |
+# | 5 | 2 | 2 | 0 2 5 |
+# | 6 | 2 | 2 | 0 2 6 |
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.tree import DraftTree
+
+parents = [-1, 0, 0, 1, 1, 2, 2]
+mask = np.eye(len(parents), dtype=bool)
+for i in range(1, len(parents)):
+    mask[i] |= mask[parents[i]]
+tree = DraftTree(np.arange(7), np.array(parents))
+print(mask.astype(int))
+print("the package's mask is the same:", (tree.ancestors == mask).all(), " depths:", tree.depths.tolist())
+
+# %% [markdown]
+# Now with the model. The heads' guesses behind our text become a tree; each of its rows is compared with a forward over its path alone. And with what comes out if one forgets the tree: the same tokens as one long chain, each row seeing all before it.
+
+# %%
+def medusa_tree(nodes, text=text, states=states):
+    """The tree that the package's drafter proposes behind a text."""
+    drafter = methods.build(f"medusa:nodes={nodes}", context)
+    drafter.reset(text)
+    drafter.read_prompt(states[:-1])
+    return drafter.propose(text, Budget(64, 64), Rng(0))
+
+
+tree = medusa_tree(12)
+lm.prefill(text[:-1], reserve=64)  # the last token is the root
+together = lm.forward(tree).logits.float()
+forgotten = lm.forward(DraftTree.chain(text[-1], tree.tokens[1:])).logits.float()
+alone = torch.stack([
+    lm.forward(DraftTree.chain(text[-1], tree.tokens[tree.path_to(i)[1:]])).logits[-1].float()
+    for i in range(len(tree.tokens))
+])  # fmt: skip
+for what, logits in (("tree mask and depths", together), ("forgotten: a chain", forgotten)):
+    same = (logits.argmax(-1) == alone.argmax(-1)).float().mean()
+    print(f"{what:22} largest difference {(logits - alone).abs().max():7.4f}, same best token in {same:.0%} of the rows")
+
+# %% [markdown]
+# Up to rounding the rows of the tree know nothing of each other. Look at any of them: its path, what it sees, where it stands.
+
+# %%
+from specdec_core.viz import tree_mask
+
+names = [tokenizer.decode([token]) for token in tree.tokens]
+tree_mask.viewer(tree, lambda token: tokenizer.decode([token]), committed=len(text) - 1, static=[tree.size, 2])
+
+# %%
+big = medusa_tree(24)
+fig = tree_mask.draw(big, [tokenizer.decode([token]) for token in big.tokens])
+alt = "The mask of a Medusa tree of 24 nodes: each row is filled at itself and at the rows of its path, nowhere else."
+figures.save(fig, "03-mask", alt=alt, model=loaded)
+
+# %% [markdown]
+# *Rows are named by their tokens. The first column is full: everybody sees the root. A chain would fill the whole lower triangle.*
+#
+# > **The notes say …** (*a short introduction*) that EAGLE is like Medusa with two things added, a prediction tree and autoregression on features. The tree is Medusa's own: candidates from several heads, joined in a tree and checked by tree attention, are in its paper (section 2.1.2), as the note *Five routes* has it. What EAGLE adds is the other thing.
+#
+# ## What a tree is worth
+#
+# A step writes the accepted tokens and one more. A node is accepted exactly if the target's next tokens are its path. By linearity of expectation, whatever depends on what,
+#
+# $$E[\text{tokens}] = 1 + \sum_{v} P(v \text{ accepted}).$$
+#
+# Here is the sum that every tree in this book maximizes. Medusa needs $P(v \text{ accepted})$ before it runs, from the counts $a_{k,r}$. If $v$ is reached by taking rank $r_1$ of head 1, rank $r_2$ of head 2 and so on, it sets
+#
+# $$P(v \text{ accepted}) \approx a_{1,r_1}\, a_{2,r_2} \cdots a_{d,r_d},$$
+#
+# as if heads were right or wrong **independently** of each other. They are not, and we shall see by how much.
+#
+# **By hand.** Head 1: 0.6 and 0.2, head 2: 0.5 and 0.1. For the six nodes above, $E = 1 + (0.6 + 0.2) + (0.6 + 0.2)(0.5 + 0.1) = 2.28$. For a Cartesian product it is a product of sums; for any other tree one adds up the paths.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.theory import expected_tokens_tree, grow_tree
+
+small = [[0.6, 0.2], [0.5, 0.1]]
+print(f"six nodes: {expected_tokens_tree(parents, [0.6, 0.2, 0.5, 0.1, 0.5, 0.1]):.2f}")
+print(f"without the last, the least likely: {expected_tokens_tree(parents[:6], [0.6, 0.2, 0.5, 0.1, 0.5]):.2f}")
+
+# %% [markdown]
+# ## Which tree?
+#
+# The last of those six nodes was worth 0.02 and took a row like any other. With a budget of $N$ rows, which nodes? **Begin with the root alone, and always add the node of largest probability among those whose parent is in the tree** (the paper's section 2.3.3).
+#
+# > **Theorem.** Under the product formula no tree of $N$ nodes has a larger expectation, for any $N$.
+#
+# *Proof.* All paths of ranks together form one large tree, in which a node is never likelier than its parent, for its probability is the parent's times a number of at most one. Sort its nodes by probability, a parent before its child among equals. The first $N$ have the largest sum that $N$ nodes can have, and they contain every node's parent, so they *are* a tree. Greedy addition takes them
+# in that order: the likeliest node left has its parent in the tree already. $\blacksquare$
+#
+# **By hand**, $N = 3$: rank 1 of head 1 (0.6), behind it rank 1 of head 2 (0.6 · 0.5 = 0.3), then rank 2 of head 1 (0.2). Together $E = 2.1$. We check the theorem against *all* trees of a size, for random accuracies:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from itertools import combinations, product
+
+
+def worth(accuracy, path):
+    return float(np.prod([accuracy[k][rank] for k, rank in enumerate(path)]))
+
+
+def best_of_all(accuracy, nodes):
+    """The largest expectation of any tree of so many nodes, by trying all sets of paths that hold their parents."""
+    paths = [path for depth in range(1, len(accuracy) + 1) for path in product(range(len(accuracy[0])), repeat=depth)]
+    trees = (set(chosen) for chosen in combinations(paths, nodes))
+    return max(1 + sum(worth(accuracy, path) for path in t) for t in trees if all(len(p) == 1 or p[:-1] in t for p in t))
+
+
+print("by hand:", round(float(grow_tree(small, 3)[2].sum()), 2))
+rng, gaps = np.random.default_rng(0), []
+for _ in range(20):
+    random = np.sort(rng.dirichlet(np.ones(4), size=2)[:, :3])[:, ::-1]  # two heads, three ranks, a rest
+    gaps += [abs(best_of_all(random, nodes) - grow_tree(random, nodes)[2].sum()) for nodes in (1, 2, 3, 4)]
+print("greedy addition is as good as the best of all trees:", max(gaps) < 1e-12)
+
+# %% [markdown]
+# Now the heads of our model. Every tree can be tried on the recorded answers without running the target: for each place of an answer, look up at which rank each head has the token that was really written. A step then goes down the tree along these ranks.
+
+# %%
+WORST = accuracy.shape[1]  # a rank that no tree has
+
+
+def ranks_of(recording):
+    """(places, heads) rank of the token that came, in each head's guesses, for a root at each place of the answer."""
+    length, tokens, states = recording
+    found = np.full((len(tokens), len(accuracy)), WORST)
+    for place in range(length - 1, len(tokens) - 1):
+        best = ids[heads(states[place - 1]).topk(WORST).indices.cpu().numpy()]  # (heads, WORST)
+        for k, token in enumerate(tokens[place + 1 : place + 1 + len(accuracy)]):
+            found[place, k] = (*np.flatnonzero(best[k] == token), WORST)[0]
+    return found[length - 1 : len(tokens) - 1]
+
+# %%
+def replay(paths, all_ranks):
+    """Tokens a forward of a tree, given by its paths of ranks, over the recorded answers."""
+    paths, steps = set(paths), 0
+    for ranks in all_ranks:
+        place = 0
+        while place < len(ranks):
+            row = tuple(ranks[place].tolist())
+            place += 1 + next((d for d in range(len(row), 0, -1) if row[:d] in paths), 0)
+            steps += 1
+    return sum(map(len, all_ranks)) / steps
+
+
+all_ranks = [ranks_of(recording) for recording in recorded]
+
+# %%
+def grown(nodes, accuracy=accuracy):
+    """The best tree under the product formula, as paths of ranks, best first."""
+    parents, ranks, _ = grow_tree(accuracy / np.maximum(1, accuracy.sum(1, keepdims=True)), nodes)
+    paths = [()]
+    for node in range(1, len(parents)):
+        paths.append((*paths[parents[node]], int(ranks[node - 1])))
+    return paths[1:]
+
+
+def cartesian(*sizes):
+    """A tree made by hand: so many guesses of each head, all combinations."""
+    return [path for depth in range(1, len(sizes) + 1) for path in product(*map(range, sizes[:depth]))]
+
+# %%
+trees = {
+    "grown from the accuracies": grown(14),
+    "by hand: two guesses of three heads": cartesian(2, 2, 2),
+    "by hand: one of two heads, three of two more": cartesian(1, 1, 3, 3),
+    "by hand: ten of head 1, then four of head 2": [*cartesian(10), *((0, rank) for rank in range(4))],
+    "for comparison, a chain": cartesian(1, 1, 1, 1),
+}
+rows = []
+for name, paths in trees.items():
+    predicted = 1 + sum(worth(accuracy, path) for path in paths)
+    rows.append([name, f"{len(paths)}", f"{max(map(len, paths))}", f"{predicted:.2f}", f"{replay(paths, all_ranks):.2f}"])
+display(Markdown(markdown(rows, ["tree", "nodes", "depth", "E, independent heads", "τ, replayed"])))
+
+# %%
+engine = run("medusa:nodes=14")
+print(f"the same tree in the engine: τ = {tau(engine):.3f}; replayed {replay(grown(14), all_ranks):.3f}")
+counts = np.bincount([len(path) for path in grown(14)], minlength=5)[1:]
+print("its nodes by depth:", counts.tolist())
+
+# %% [markdown]
+# The engine and the replay count the same steps, except where a near tie of the target's logits turned (chapter 12).
+#
+# **Is the independence assumption fair?** We compare, for chains of first guesses, the product of the heads' accuracies with how often the chain was really right. All numbers of one text, the recorded answers, so that only the assumption differs:
+
+# %%
+right = np.concatenate([ranks[: len(ranks) - len(accuracy) + 1] == 0 for ranks in all_ranks])  # all heads testable
+for depth in range(1, right.shape[1] + 1):
+    alone, together = right[:, :depth].mean(0).prod(), right[:, :depth].all(1).mean()
+    print(f"depth {depth}: product of the accuracies {alone:.3f}, the chain as a whole {together:.3f}, {together / max(alone, 1e-9):.1f} times that")
+
+# %%
+given = [right[right[:, :d].all(1), d].mean() for d in range(right.shape[1]) if right[:, :d].all(1).any()]
+print("heads 1, 2, ... right anywhere:                 ", *(f"{share:.2f}" for share in right.mean(0)))
+print("and right where all heads before it were right: ", *(f"{share:.2f}" for share in given))
+more = given[-1] > right.mean(0)[len(given) - 1]
+print("Being right comes in stretches: easy text is easy for all heads." if more else "No sign that heads are right together, on this text.")
+
+# %% [markdown]
+# So the product undervalues depth. A tree grown from the real joint counts would be deeper; with enough text one can count paths instead of heads. And because all nodes of a depth have the same candidates, the tree is the same in every step, however sure or unsure the heads are: that is what EAGLE-2's dynamic tree changes (chapter 04).
+#
+# Acceptance by depth, for the two drafters of this chapter. For Medusa, two lines: the chain of first guesses, and the tree, where a depth counts as accepted if *any* of its nodes was.
+
+# %%
+tree_depths = by_depth(engine)
+fig, axes = plt.subplots(figsize=(7.6, 3.4))
+for i, (label, shares) in enumerate((
+    ("MTP, one module, recursively", mtp_depths[:, 0] / mtp_depths[:, 1]),
+    ("Medusa, first guesses", np.array(given)),
+    ("Medusa, tree of 14 nodes", tree_depths[:, 0] / tree_depths[:, 1]),
+)):  # fmt: skip
+    axes.plot(range(1, len(shares) + 1), shares, label=label, **style.line(i))
+axes.set(xlabel="depth", ylabel="α: accepted, given all before", ylim=(0, 1))
+axes.set_xticks(range(1, max(len(mtp_depths), len(accuracy)) + 1))
+axes.legend()
+alt = "Conditional acceptance by depth for MTP, for Medusa's first guesses, and for its tree of 14 nodes."
+figures.save(fig, "03-depth", alt=alt, model=loaded)
+
+# %%
+from specdec_core.costs import alpha_for
+
+here = tau(engine)
+quoted = 2.31  # Medusa, Vicuna-7B, tokens a step: Spec-Bench (arXiv:2401.07851)
+print(f"a constant α over four depths that gives the same τ: {alpha_for(here, 4):.2f} here (tree of 14 nodes, τ = {here:.2f}),")
+print(f"{alpha_for(quoted, 4):.2f} for the τ = {quoted} that Spec-Bench lists for Medusa; an α of 0.8 would give {sum(0.8**k for k in range(5)):.2f}")
+
+# %% [markdown]
+# > **The notes say …** (*model-free chapter*, section 8.1) that the α of repetitive tasks, 0.8 to 0.9, is near Medusa's and EAGLE's. Medusa is far from it. The published number, 2.31 tokens a step (Spec-Bench, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851)), corresponds to the α printed above, and that with a tree of dozens of nodes: a single guess is right less often still.
+#
+# ## Checking a tree
+#
+# **Greedy.** One forward gives the target's choice after every row. Walk from the root: if a child holds the choice, go there; if none does, the choice is the correction, and behind a leaf it is the bonus. Everything beside the path is dropped, and the path's keys stay in the cache.
+#
+# **Sampling, fixed guesses.** If the children of a node are fixed tokens, sample $y$ from $p$ and look whether it is among them (chapters 01 and 08). With the $k$ likeliest tokens of a head, the node is left by a child with probability $\sum_j p(x_j)$.
+#
+# **Sampling, drawn guesses.** Or draw the children from the head's law $q$, one after another, never the same twice. Then the test must match the draw:
+#
+# > Let $p_1 = p$, $q_1 = q$. For $j = 1, 2, \dots$: accept child $x_j$ with probability $\min(1, p_j(x_j)/q_j(x_j))$. If it is rejected, $p_{j+1} = r(p_j, q_j)$, the residual, and $q_{j+1}$ is $q_j$ without $x_j$, renormalized. If no child is left, draw from the last $p_j$.
+#
+# *Proof that the token follows $p$.* By induction on the number of children. With none, it is drawn from $p$. Otherwise $x_1$ follows $q_1$, and one round of rejection sampling emits $p_1$'s law if a rejection is followed by *any* way to emit the residual $p_2$ (chapter 01). Given $x_1$, the next child follows $q_2$, and whether $x_1$ was accepted was decided by a uniform of its own. So what follows is the same
+# procedure for target $p_2$ with one child less, which emits $p_2$ by induction. $\blacksquare$ The same holds below an accepted child, with its own $p$ and $q$.
+#
+# **By hand.** $p = (0.4, 0.4, 0.2)$, $q = (0.5, 0.3, 0.2)$, two children. Token 0 comes first with 0.5 and is accepted with 0.8; tokens 1 and 2 are accepted whenever they come first, as there $p \ge q$. So one child is accepted with probability $0.4 + 0.3 + 0.2 = 0.9$. In the remaining 0.1 token 0 was rejected: $p_2 = (0, 1, 0)$, and $q_2 = (0, 0.6, 0.4)$. The second child is token 1
+# with probability 0.6, and is accepted. Acceptance in all: $0.9 + 0.1 \cdot 0.6 = 0.96$. The law of the token: 0.4; $0.3 + 0.1 = 0.4$; 0.2.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.verify import residual, verify, without
+
+p, q = np.array([0.4, 0.4, 0.2]), np.array([0.5, 0.3, 0.2])
+
+
+def two_children(rng, draw="without_replacement"):
+    first = rng.pick(q)
+    second = rng.pick(without(q, first))
+    tree = DraftTree(np.array([9, first, second]), np.array([-1, 0, 0]), draw, np.tile(q, (3, 1)))
+    verdict = verify([p, p, p], tree, rng)
+    return verdict.accepted > 0, verdict.tokens[0]
+
+
+law = enumerate_law(two_children)
+print(f"accepted: {sum(mass for (kept, _), mass in law.items() if kept):.2f}")
+print("law:     ", *(f"{sum(mass for (_, token), mass in law.items() if token == x):.2f}" for x in range(3)))
+
+# %% [markdown]
+# Now the whole machine: heads with random weights on a target with three tokens, a tree of two levels, a text of three tokens, every way in which the draws can fall. Beside it two rules that do not match the draw. Both still write fluent text.
+
+# %%
+from specdec_core.drafters import Medusa
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+from specdec_core.typical import Typical, distance
+
+toy, warm = TableLM.random(3, seed=1, scale=1.0), Sampling(temperature=1.0)
+table = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)  # heads, tokens, states
+
+
+class NotRenormalized(Medusa):
+    """Drawn without replacement, tested as if each child had been drawn from the whole of q."""
+
+    kind = "iid"
+
+    def propose(self, *given):
+        tree = super().propose(*given)
+        return DraftTree(tree.tokens, tree.parents, self.kind, tree.q) if tree.size else tree
+
+
+class TestedAsFixed(NotRenormalized):
+    """Drawn, tested as fixed tokens: sample from p, look among the children. Which is right for any children."""
+
+    kind = "point"
+
+# %%
+def toy_medusa(cls=Medusa, nodes=3, **options):
+    guesses = np.array([[0.5, 0.3, 0.1], [0.4, 0.2, 0.1]])
+    return cls(lambda state: 1.5 * table @ state, np.arange(3), guesses, 3, nodes=nodes, sampling=warm, **options)
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def exact(distance):
+    return "0 (below 1e-12)" if distance < 1e-12 else f"{distance:.4f}"
+
+
+for what, drafter in {
+    "fixed guesses, sample and match": toy_medusa(draw="point"),
+    "drawn without replacement, tested so": toy_medusa(),
+    "drawn, tested as fixed": toy_medusa(TestedAsFixed),
+    "drawn without replacement, q not renormalized": toy_medusa(NotRenormalized),
+}.items():  # fmt: skip
+    print(f"{what:46} distance {exact(distance(toy, [0, 1], 3, warm, drafter))}")
+
+# %% [markdown]
+# The third line may surprise. Sample-and-match never asks where the children came from, so drawn ones are as good as any; it is lossless for every tree. The fourth line is the mistake: after a rejection the second child no longer comes from $q$. Which lossless way accepts more? For one place and $k$ guesses, on the recorded answers, at $T = 1$: the target's laws from its states, the laws of head 1, and the probability that one of $k$ children is
+# accepted.
+
+# %%
+def laws_at(T, count=40):
+    """(p, q) at places spread over the answers: the target's law after the root, and head 1's, over all tokens."""
+    sampling, pairs = Sampling(temperature=T), []
+    roots = [(states, place) for length, tokens, states in recorded for place in range(length, len(tokens))]
+    for states, place in roots[:: max(1, len(roots) // count)]:
+        q = np.zeros(lm.vocab_size)
+        q[ids] = sampling.law(heads(states[place - 1])[0].double().cpu().numpy())
+        pairs.append((sampling.law((head_matrix @ states[place].float()).double().cpu().numpy()), q))
+    return pairs
+
+
+head_matrix = lm.head_rows(torch.arange(lm.vocab_size)).float()
+laws = {T: laws_at(T) for T in (0.3, 0.7, 1.0)}
+
+# %%
+def kept_drawn(p, q, k, rng, tries=8):
+    """Acceptance by k children drawn without replacement, averaged over draws; given a draw it is exact."""
+    total = 0.0
+    for _ in range(tries):
+        left_p, left_q, alive = p, q, 1.0
+        for _ in range(k):
+            child = rng.pick(left_q)
+            accept = min(1.0, left_p[child] / left_q[child])
+            total, alive = total + alive * accept, alive * (1 - accept)
+            if alive <= 0:
+                break
+            left_p, left_q = residual(left_p, left_q), without(left_q, child)
+    return total / tries
+
+
+rows = []
+for T in (0.3, 1.0):
+    for k in (1, 2, 4):
+        fixed = np.mean([p[np.argsort(-q)[:k]].sum() for p, q in laws[T]])
+        drawn = np.mean([kept_drawn(p, q, k, Rng(k)) for p, q in laws[T]])
+        rows.append([f"{T}", f"{k}", f"{fixed:.2f}", f"{drawn:.2f}"])
+display(Markdown(markdown(rows, ["T", "guesses", "fixed: the likeliest", "drawn without replacement"])))
+
+# %% [markdown]
+# ## Typical acceptance is not lossless
+#
+# When sampling, every lossless rule rejects tokens that are perfectly plausible, because something else was drawn. Medusa's authors propose to keep them. **Typical acceptance** (section 2.3.1) keeps a drafted token $x$ if
+#
+# $$p(x) > \min\big(\epsilon,\ \delta\, e^{-H(p)}\big), \qquad H(p) = -\textstyle\sum_y p(y) \ln p(y).$$
+#
+# $e^{-H}$ is the probability of each token in a uniform law of the same entropy: the less sure the target is, the less is asked. Of the paths whose tokens all pass, the longest is taken; the token behind it is the target's best. The authors' code has $\epsilon = 0.09$ and $\delta = 0.3 = \sqrt{\epsilon}$. No $q$ occurs, nothing is drawn, and no residual sets anything right.
+#
+# **By hand.** $p = (0.5, 0.3, 0.2)$: $H = 0.347 + 0.361 + 0.322 = 1.030$, $e^{-H} = 0.357$, times 0.3 is 0.107; the smaller of the two is 0.09. All three tokens pass. A draft drawn from $q = (0.2, 0.2, 0.6)$ is kept whatever it is, so **what is written follows $q$**, at distance $\mathrm{TV}(p, q) = 0.4$ from $p$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.typical import threshold
+
+p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+print(f"threshold {threshold(p):.3f}; delta exp(-H) = {threshold(p, epsilon=1.0):.3f}")
+
+
+def one_draft(rng, rule):
+    tree = DraftTree.chain(9, [rng.pick(q)], q[None], "iid")
+    return rule([p, p], tree, rng).tokens[0]
+
+
+target_law = dict(enumerate(p))
+for name, rule in (("rejection sampling", verify), ("typical acceptance", Typical())):
+    law = enumerate_law(lambda rng: one_draft(rng, rule))
+    print(f"{name:19} writes {', '.join(f'{law.get(x, 0.0):.3f}' for x in range(3))}, distance {exact(total_variation(law, target_law))}")
+
+# %% [markdown]
+# **On the small table**, by enumeration, over three tokens: the heads' tree, drawn or fixed, several temperatures and thresholds ($\delta = \sqrt\epsilon$ throughout).
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def toy_distance(T, draw, rule):
+    drafter = toy_medusa(draw=draw)
+    drafter.sampling = Sampling(temperature=T)
+    return distance(toy, [0, 1], 3, drafter.sampling, drafter, rule)
+
+
+rows = []
+for T in (0.3, 0.7, 1.0, 1.5):
+    cells = [exact(toy_distance(T, "without_replacement", verify))]
+    for draw in ("without_replacement", "point"):
+        cells += [f"{toy_distance(T, draw, Typical(e, e**0.5)):.3f}" for e in (0.09, 0.3, 0.6)]
+    rows.append([f"{T}", *cells])
+names = [f"{draw}, ε = {e}" for draw in ("drawn", "fixed") for e in (0.09, 0.3, 0.6)]
+display(Markdown(markdown(rows, ["T", "lossless rule", *names])))
+
+# %% [markdown]
+# A stricter threshold does not lead back to $p$. What is rejected becomes the target's *best* token and not a draw, so a rule that keeps nothing writes greedy text, which is another law again. And with *fixed* guesses nothing in the whole procedure is random any more: the text is one text, and its law a point mass, at distance $1 - p(\text{text})$.
+#
+# **On the model**, for one position, exactly. A token $x$ is drafted from $q$, head 1's law, and kept if $p(x)$ exceeds the threshold θ; otherwise the target's best, $x^*$, is written:
+#
+# $$P(y) = q(y)\,[\,p(y) > \theta\,] \;+\; [\,y = x^*\,] \sum_{x:\, p(x) \le \theta} q(x).$$
+
+# %%
+def typical_law(p, q, epsilon, fixed=False):
+    """The law of one token: a draft from q (or q's best token, fixed), kept by the rule or replaced by p's best."""
+    if fixed:
+        q = np.eye(1, len(q), int(q.argmax()))[0]
+    passes = p > threshold(p, epsilon, epsilon**0.5)
+    law = np.where(passes, q, 0.0)
+    law[p.argmax()] += q[~passes].sum()
+    return law
+
+
+def tv(a, b):
+    return 0.5 * np.abs(a - b).sum()
+
+# %%
+rows, epsilons = [], (0.01, 0.09, 0.3)
+for T, pairs in laws.items():
+    for fixed in (False, True):
+        far = {e: [tv(p, typical_law(p, q, e, fixed)) for p, q in pairs] for e in epsilons}
+        how = "fixed" if fixed else "drawn"
+        rows.append([f"{T}", how, *(f"{np.mean(d):.2f} ({np.quantile(d, 0.9):.2f})" for d in far.values())])
+display(Markdown(markdown(rows, ["T", "draft", *(f"ε = {e}: mean TV (9 of 10 below)" for e in epsilons)])))
+p, q = laws[1.0][0]
+q = np.where(q >= np.sort(q)[-50], q, 0) / q[q >= np.sort(q)[-50]].sum()  # 50 tokens, few enough to enumerate
+law = enumerate_law(lambda rng: Typical()([p, p], DraftTree.chain(9, [rng.pick(q)], q[None], "iid"), rng).tokens[0])
+print(f"the formula against the package's rule, one position: {total_variation(law, dict(enumerate(typical_law(p, q, 0.09)))):.0e}")
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.2))
+for i, (T, pairs) in enumerate(laws.items()):
+    axes.plot(sorted(tv(p, typical_law(p, q, 0.09)) for p, q in pairs), np.linspace(0, 1, len(pairs)), label=f"T = {T}", **style.line(i) | {"markersize": 3})
+axes.axvline(0, color="black", linewidth=1)
+axes.set(xlabel="distance of one token's law from p (lossless: 0)", ylabel="share of positions", xlim=(-0.02, 1))
+axes.legend()
+alt = "Share of positions by the distance of typical acceptance's law from the target's, for three temperatures."
+figures.save(fig, "03-typical", alt=alt, model=loaded)
+
+# %% [markdown]
+# And as a text: four seeds, $T = 1$, the same prompt. What does the rule buy, and what is left of sampling?
+
+# %%
+def seeds(rule, draw):
+    """Four answers to one question at T = 1, and their tokens a forward."""
+    options = {"sampling": warm, "rule": rule, "max_new_tokens": 32, "stop": stop}
+    drafter = methods.build(f"medusa:nodes=14,draw='{draw}'", methods.Context(lm, tokenizer, sampling=warm, weights_hash=lambda: loaded.weights_hash))
+    answers = [generate(lm, prompts[0], drafter, seed=seed, **options) for seed in range(4)]
+    return len({answer.tokens for answer in answers}), tau([answer.trace for answer in answers])
+
+
+for name, rule in (("lossless", verify), ("typical", Typical())):
+    for draw in ("without_replacement", "point"):
+        different, tokens = seeds(rule, draw)
+        print(f"{name:9} {'drawn' if draw != 'point' else 'fixed':6} {different} different answers of 4, τ = {tokens:.2f}")
+
+# %% [markdown]
+# > **The notes say …** (*five routes*) that Medusa's paper has two kinds of acceptance, one that keeps the target's law and one that gives up quality for acceptance, and that they must not both be called lossless. That holds, with one word to sharpen: what is given up is the *law*, and how much of it is a number. Whether the text is worse is another question, which no distance of laws answers.
+#
+# At $T = 0$ there is nothing to lose: $p$ is one-hot, its best token passes and no other, and the two rules are one.
+#
+# ## How many nodes?
+#
+# So far a node was free. On this machine a forward with $N + 1$ rows takes $t(N + 1)$, and a tree pays if
+#
+# $$\tau(N) > \frac{t(N+1) + t_{\text{draft}}}{t(1)}.$$
+#
+# τ(N) we have from the replay for every $N$ at once, as the best trees are nested; $t(q)$ we measure.
+
+# %%
+from specdec_core.costs import measure
+
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+live = {nodes: run(f"medusa:nodes={nodes}") for nodes in (2, 8, 32)}
+costs = measure(lm, widths=[1, *(nodes + 1 for nodes in SIZES)], context=160, repeats=7)
+order = grown(64)
+steps = {nodes: replay(order[:nodes], all_ranks) for nodes in SIZES}
+independent = {nodes: 1 + sum(worth(accuracy, path) for path in order[:nodes]) for nodes in SIZES}
+
+# %%
+def seconds(traces, *phases):
+    """Mean seconds of a step in these phases."""
+    return sum(trace.seconds[phase] for trace in traces for phase in phases) / sum(trace.target_calls for trace in traces)
+
+
+def pace(traces):
+    """Tokens a second of decoding."""
+    return sum(trace.emitted for trace in traces) / sum(trace.decode_seconds for trace in traces)
+
+
+around = seconds(live[8], "draft", "observe")
+predicted = {nodes: steps[nodes] * costs.t(1) / (costs.t(nodes + 1) + around) for nodes in SIZES}
+plain_traces = [answer.trace for answer in plain]
+clock = {nodes: pace(traces) / pace(plain_traces) for nodes, traces in live.items()}
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
+left.plot(SIZES, list(steps.values()), label="τ, replayed", **style.line(1))
+left.plot(SIZES, list(independent.values()), label="E, independent heads", **style.line(0))
+left.plot(SIZES, [costs.break_even(nodes + 1) for nodes in SIZES], label="needed: t(N + 1)/t(1)", **style.line(2))
+left.set(title="Tokens a forward", ylim=(0, 2 * max(steps.values())))
+right.plot(SIZES, list(predicted.values()), label="τ t(1)/(t(N + 1) + heads)", **style.line(2))
+right.plot(list(clock), list(clock.values()), label="measured", **style.line(3) | {"linestyle": "none"})
+right.axhline(1, color="black", linestyle="--", linewidth=1)
+right.set(title="Times faster, on the clock", ylim=(0, None))
+for axes in (left, right):
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(SIZES, SIZES)
+    axes.set_xlabel("N, nodes of the tree")
+    axes.legend()
+alt = "Left: tokens a forward grow slowly with the tree's nodes; the cost of a forward overtakes them. Right: speed by nodes."
+figures.save(fig, "03-nodes", alt=alt, model=loaded)
+
+# %%
+from specdec_core.theory import best_tree
+
+shares = accuracy / np.maximum(1, accuracy.sum(1, keepdims=True))
+chosen = best_tree(shares, lambda q: costs.t(q) + around * (q > 1), max_nodes=64)
+top = max(SIZES, key=predicted.get)
+gain = np.diff([steps[nodes] for nodes in SIZES])
+print("tokens a forward that each doubling of the tree adds:", *(f"{more:.2f}" for more in gain))
+print(f"In steps the largest tree wins: τ = {steps[64]:.2f} with 64 nodes, {steps[8]:.2f} with 8.")
+print(f"On the clock, by this machine's t(q), the best of these sizes is N = {top}, {predicted[top]:.2f} times autoregressive; with 64 nodes it is {predicted[64]:.2f}.")
+print(f"`best_tree`, from the heads' counts and t(q) alone: {len(chosen.ranks)} nodes, predicted {chosen.speedup:.2f} times.")
+
+# %% [markdown]
+# The curve of τ flattens with the logarithm of $N$, as it must: nodes come in order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
+#
+# Last, the two drafters side by side against ordinary decoding in the same engine:
+
+# %%
+methods_tried = {"autoregressive": plain_traces, "mtp:num_tokens=1": run("mtp:num_tokens=1"), "mtp:num_tokens=2": run("mtp:num_tokens=2"),
+                 "mtp:num_tokens=4": mtp_traces} | {f"medusa:nodes={n}": t for n, t in live.items()}  # fmt: skip
+rows = []
+for name, traces in methods_tried.items():
+    around, forward = 1e3 * seconds(traces, "draft", "observe"), 1e3 * seconds(traces, "forward")
+    rows.append([f"`{name}`", f"{tau(traces):.2f}", f"{forward:.1f} ms", f"{around:.1f} ms", f"{pace(traces) / pace(plain_traces):.2f}"])
+display(Markdown(markdown(rows, ["method", "τ", "a forward", "drafting, a step", "times faster"])))
+by_steps, by_clock = (max(methods_tried, key=lambda name: key(methods_tried[name])) for key in (tau, pace))
+print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}." + (" The two scoreboards disagree." if by_steps != by_clock else ""))
+
+# %% [markdown]
+# Drafting is not free on a small target. A step of MTP reads one layer and a projection of some thousand rows for *each* drafted token, one after the other; Medusa's heads share one product, however deep the tree.
+#
+# ## Pitfalls
+#
+# - **Off by one.** Head 1 does not guess the next token. The target's own projection does that; head 1 guesses the one after, and its state is that of the token *before* the root.
+# - **Positions by row number.** A tree whose rows are numbered 0, 1, 2, … as positions looks right for chains and is wrong for every branch.
+# - **Cache of the dropped rows.** After a step only the path's keys may stay. A key of a rejected sibling that is left behind is seen by all later tokens.
+# - **Accuracy is not acceptance.** $a_{k,r}$ counts a head alone; a node is accepted only if its whole path is right. The product of accuracies assumes independence.
+# - **Trees drawn, tested as independent.** Without replacement, $q$ must be renormalized without the rejected child.
+# - **"Medusa at T = 1".** With typical acceptance and fixed guesses the seed has no effect. Say which rule was used before comparing speeds.
+# - **τ with a tree** says nothing about one guess. Compare trees of equal size, or compare on the clock.
+#
+# ## Summary
+#
+# - A state knows something of the tokens after next. Blind guessers (Medusa) are bounded by $\max_y \sum_x p(x)p(y|x)$, told ones (MTP, EAGLE) by $\sum_x p(x) \max_y p(y|x)$, which is never less.
+# - The MTP module: norm, concatenate, project, one block, the shared head. Its output stands where the next state will stand, so one module can go on by itself; acceptance falls with depth.
+# - A tree is checked in one forward if each row sees committed tokens, ancestors and itself, at a position given by its depth.
+# - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; the product undervalues depth, because heads are right together.
+# - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number, and not a small one.
+# - τ grows with the logarithm of the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
+#
+# **Can you answer these?** A tree has three children of the root and two below each: how many ones has its mask? (Ten rows: 1 + 3 · 2 + 6 · 3 = 25.) Which positions do the nine nodes have, with 100 tokens committed? (101 for the three, 102 for the six; the root stands at 100.) A head has accuracies 0.5 and 0.3, the next 0.4 and 0.3: which three nodes? (0.5; 0.3; 0.5 · 0.4 = 0.2.)
+#
+# ## Further reading
+#
+# - T. Cai and others, *Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads*, ICML 2024, [arXiv:2401.10774](https://arxiv.org/abs/2401.10774)
+# - DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv:2412.19437](https://arxiv.org/abs/2412.19437): section 2.2, the module
+# - F. Gloeckle and others, *Better & Faster Large Language Models via Multi-token Prediction*, 2024, [arXiv:2404.19737](https://arxiv.org/abs/2404.19737): several heads in pretraining
+# - M. Stern, N. Shazeer, J. Uszkoreit, *Blockwise Parallel Decoding for Deep Autoregressive Models*, NeurIPS 2018, [arXiv:1811.03115](https://arxiv.org/abs/1811.03115): heads that guess ahead and a model that checks, before the name
+# - X. Miao and others, *SpecInfer*, ASPLOS 2024, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): tree verification
+# - W. Jeon and others, *Recursive Speculative Decoding*, 2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160): drafts without replacement
+# - Z. Chen and others, *Sequoia*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): best trees, and trees for a machine
