@@ -202,14 +202,15 @@ display(Markdown(
     "- **The extra weights of Medusa and EAGLE are usually below 1 %** (short introduction). Counted for a model of "
     f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of 70 billion); "
     f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}. "
-    "Counted for the book's own: [04](04_eagle.ipynb), *Continue states, not tokens*."
+    "Counted for the book's own: [03](03_mtp_medusa.ipynb), *Heads on one state*, and [04](04_eagle.ipynb), *Continue states, not tokens*."
 ))
 
 # %% [markdown]
-# ### EAGLE
+# ### Medusa and EAGLE
 #
+# - **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The tokens a step that are published for Medusa correspond to a much smaller constant α, and that with a tree. [03](03_mtp_medusa.ipynb), *Which tree?*.
 # - **EAGLE starts from features of an intermediate layer** (five routes). From the last hidden state, which the vocabulary projection turns into logits; the paper's "second-to-top-layer" counts that projection as the top. Layers from the middle are read by EAGLE-3. [04](04_eagle.ipynb), *Continue states, not tokens*.
-# - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [04](04_eagle.ipynb), *A tree of one shape*.
+# - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
 # - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context** (model-free chapter, section 11). It depends on target, training, depth, temperature and text; measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
 #
 # ### Prompt lookup and the hit-rate model
@@ -305,6 +306,7 @@ display(Markdown(
 #
 # ### What holds, or holds with a condition
 #
+# - Of Medusa's two kinds of acceptance only one keeps the target's law. How far the other is from it: [03](03_mtp_medusa.ipynb), *Typical acceptance is not lossless*.
 # - The two denominators of the residual law are equal, if both laws are whole. [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - REST corrects a rejected place by rejection sampling: yes, if every rejection among siblings changes the law that the next is tested against. [08](08_rest.ipynb), *Why it is lossless*.
 # - Retrieval takes less than 6 % of the time: a share depends on its other half, the forward. Measured in [08](08_rest.ipynb), *On the clock*.
