@@ -536,7 +536,9 @@ print("its nodes by depth:", counts.tolist())
 # %% [markdown]
 # The engine and the replay count the same steps, except where a near tie of the target's logits turned (chapter 12).
 #
-# **Is the independence assumption fair?** We compare, for chains of first guesses, the product of the heads' accuracies with how often the chain was really right. All numbers of one text, the recorded answers, so that only the assumption differs:
+# ## Are the heads independent?
+#
+# The predictions of the table differ from the replay for two reasons: the accuracies were counted on other text, and the product assumes independence. To judge the assumption alone we compare, for chains of first guesses, the product of the heads' accuracies with how often the chain was really right, all counted on one text, the recorded answers:
 
 # %%
 right = np.concatenate([ranks[: len(ranks) - len(accuracy) + 1] == 0 for ranks in all_ranks])  # all heads testable
@@ -554,7 +556,9 @@ print("Being right comes in stretches: easy text is easy for all heads." if more
 # %% [markdown]
 # So the product undervalues depth. A tree grown from the real joint counts would be deeper; with enough text one can count paths instead of heads. And because all nodes of a depth have the same candidates, the tree is the same in every step, however sure or unsure the heads are: that is what EAGLE-2's dynamic tree changes (chapter 04).
 #
-# Acceptance by depth, for the two drafters of this chapter. For Medusa, two lines: the chain of first guesses, and the tree, where a depth counts as accepted if *any* of its nodes was.
+# ## Acceptance by depth
+#
+# The two drafters of this chapter on the same questions. For Medusa, two lines: the chain of first guesses, and the tree, where a depth counts as accepted if *any* of its nodes was.
 
 # %%
 tree_depths = by_depth(engine)

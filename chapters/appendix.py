@@ -208,7 +208,7 @@ display(Markdown(
 # %% [markdown]
 # ### Medusa and EAGLE
 #
-# - **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The tokens a step that are published for Medusa correspond to a much smaller constant α, and that with a tree. [03](03_mtp_medusa.ipynb), *Which tree?*.
+# - **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The tokens a step that are published for Medusa correspond to a much smaller constant α, and that with a tree. [03](03_mtp_medusa.ipynb), *Acceptance by depth*.
 # - **EAGLE starts from features of an intermediate layer** (five routes). From the last hidden state, which the vocabulary projection turns into logits; the paper's "second-to-top-layer" counts that projection as the top. Layers from the middle are read by EAGLE-3. [04](04_eagle.ipynb), *Continue states, not tokens*.
 # - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
 # - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context** (model-free chapter, section 11). It depends on target, training, depth, temperature and text; measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
