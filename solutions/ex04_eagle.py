@@ -27,7 +27,7 @@ from specdec_core.classroom import check
 # %% [markdown] question="04.1"
 # title: What the head is trained on
 # objective: align features and tokens, so that the token that was drawn is known
-# prerequisite: 01, "A block of drafts, and the bonus token"
+# prerequisite: 04, "Continue states, not tokens"
 # points: 2
 # difficulty: 2
 # minutes: 7
@@ -57,7 +57,7 @@ check("04.1", examples)
 # %% [markdown] question="04.2"
 # title: Rerank
 # objective: keep the nodes of a tree that are worth most
-# prerequisite: 01, "Several drafts for one place"
+# prerequisite: 04, "A tree that follows the confidence"
 # points: 2
 # difficulty: 2
 # minutes: 8
@@ -91,7 +91,7 @@ check("04.2", rerank)
 # %% [markdown] question="04.3"
 # title: The next layer
 # objective: grow a tree where the head is confident
-# prerequisite: 01, "Several drafts for one place"
+# prerequisite: 04, "A tree that follows the confidence"
 # points: 3
 # difficulty: 3
 # minutes: 10
