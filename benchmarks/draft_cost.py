@@ -13,17 +13,20 @@ from __future__ import annotations
 import argparse
 import sys
 
+import numpy as np
 import torch
 
 from specdec_core import machine
 from specdec_core.commands import options
 from specdec_core.draft_cost import Drafting, drafting
+from specdec_core.drafters.feature import FeatureDrafter
+from specdec_core.lm import CachedLM
 from specdec_core.methods import Context, build, split
 from specdec_core.profiling import HEAD, OTHER, PYTHON
 from specdec_core.stopping import Stop
 from specdec_core.workloads import encode, own
 
-METHODS = "draft_model,draft_model:vocabulary=full"
+METHODS = "draft_model,draft_model:vocabulary=full,mtp,eagle"
 WIDTHS = {"method": 33, "K": 6, "ms/token": 12, "layers": 10, "projection": 12, "other": 8, "Python": 8,
           "MB read": 10, "of it head": 12, "accepted": 10, "S": 6}  # fmt: skip
 HEADER = "".join(f"{title:>{width}}" if title != "method" else f"{title:{width}}" for title, width in WIDTHS.items())
@@ -42,10 +45,23 @@ def main() -> int:
     context = Context(lm, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
     print(f"{machine.in_words(machine.describe(loaded.device))}; {torch.get_num_threads()} threads, {loaded.dtype}")
     print(HEADER)
+    run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": Stop(loaded.stop_ids)}
     for name in split(arguments.methods):
-        print(row(name, drafting(lm, prompt, build(name, context), arguments.tokens, arguments.repeats,
-                                 stop=Stop(loaded.stop_ids))))  # fmt: skip
+        drafter = build(name, context)
+        print(row(name, drafting(lm, prompt, drafter, **run)))
+        if isinstance(drafter, FeatureDrafter):
+            widen(drafter, lm)
+            print(row(f"{name}, full vocabulary", drafting(lm, prompt, drafter, **run)))
     return 0
+
+
+def widen(drafter: FeatureDrafter, lm: CachedLM) -> None:
+    """Let MTP's or EAGLE's module project to all of the target's tokens."""
+    head = lm.head_rows(torch.arange(lm.vocab_size))
+    layer = torch.nn.Linear(head.shape[1], len(head), bias=False, device="meta")
+    layer.weight = torch.nn.Parameter(head, requires_grad=False)
+    drafter.model._head = type(drafter.model._head)(layer)
+    drafter.model.ids = np.arange(lm.vocab_size)
 
 
 def row(name: str, one: Drafting) -> str:

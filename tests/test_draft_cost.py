@@ -10,9 +10,11 @@ import torch
 
 from specdec_core import profiling
 from specdec_core.draft_cost import drafting
-from specdec_core.drafters import DraftModel, PromptLookup
+from specdec_core.drafters import MTP, DraftModel, PromptLookup
+from specdec_core.drafters.feature import FeatureModel
 from specdec_core.errors import SpecdecError
 from specdec_core.lm import CachedLM
+from specdec_core.training.feature_draft import FeatureDraft, Frozen
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -46,6 +48,24 @@ def test_the_table_has_a_row_a_method():
     assert line.split()[-2:] == ["1.000", "3.00"]
     numbers = np.array(line.split()[2:7], float)
     assert numbers[0] == pytest.approx(numbers[1:].sum(), abs=3e-3)
+
+
+def test_a_feature_module_is_measured_with_some_tokens_and_with_all():
+    from draft_cost import widen
+
+    target, ids = tiny_model.model(), torch.arange(50)
+    lm, head = CachedLM(target), target.lm_head.weight.detach()
+    torch.manual_seed(0)
+    module = FeatureDraft(Frozen(head, head[ids], ids, target.config), normed=True).eval().requires_grad_(False)
+    drafter = MTP(FeatureModel(module, lm.embed), 300, 3)
+    some = drafting(lm, PROMPT, drafter, max_new_tokens=6, repeats=1)
+    widen(drafter, lm)
+    all_of_them = drafting(lm, PROMPT, drafter, max_new_tokens=6, repeats=1)
+    assert (some.vocabulary, all_of_them.vocabulary) == (50, 300)
+    assert some.work[profiling.HEAD].bytes == pytest.approx(4 * 50 * 32)
+    assert all_of_them.work[profiling.HEAD].bytes == pytest.approx(4 * 300 * 32)
+    layer = LAYER + 32 * 64  # and the join
+    assert some.work[profiling.PRODUCTS].bytes == all_of_them.work[profiling.PRODUCTS].bytes == pytest.approx(4 * layer)
 
 
 def test_a_drafter_without_a_model_is_refused():
