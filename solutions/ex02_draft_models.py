@@ -27,7 +27,7 @@ from specdec_core.classroom import check
 # %% [markdown] question="02.1"
 # title: Expected tokens
 # objective: tell the tokens that a step writes from those that are accepted
-# prerequisite: 01, "A block of drafts, and the bonus token"
+# prerequisite: 02, "How many tokens a step?"
 # points: 1
 # difficulty: 1
 # minutes: 5
@@ -56,7 +56,7 @@ check("02.1", expected_tokens)
 # %% [markdown] question="02.2"
 # title: Speedup
 # objective: weigh tokens against the time of drafting
-# prerequisite: 00, "What a draft has to earn"
+# prerequisite: 02, "The speedup, and the best γ"
 # points: 2
 # difficulty: 2
 # minutes: 6
@@ -88,7 +88,7 @@ check("02.2", speedup)
 # %% [markdown] question="02.3"
 # title: The best γ
 # objective: choose a draft length, none at all among the choices
-# prerequisite: 00, "What a draft has to earn"
+# prerequisite: 02, "The speedup, and the best γ"
 # points: 2
 # difficulty: 2
 # minutes: 7
@@ -120,7 +120,7 @@ check("02.3", best_gamma)
 # %% [markdown] question="02.4"
 # title: What α really is
 # objective: measure acceptance by depth
-# prerequisite: 01, "A block of drafts, and the bonus token"
+# prerequisite: 02, "What α really is"
 # points: 3
 # difficulty: 2
 # minutes: 9
@@ -151,7 +151,7 @@ check("02.4", alpha_by_depth)
 # %% [markdown] question="02.5"
 # title: The draft model's cache
 # objective: keep two caches in step
-# prerequisite: 01, "A block of drafts, and the bonus token"
+# prerequisite: 02, "Two caches"
 # points: 3
 # difficulty: 3
 # minutes: 10
