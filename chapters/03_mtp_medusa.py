@@ -62,8 +62,8 @@ print(loaded.why)
 # %% [markdown]
 # ## What one state can know
 #
-# The target reads tokens $t_0 \dots t_i$ and ends with a state $f_i$, a vector of $D$ numbers. The vocabulary projection turns it into the law $p$ of $t_{i+1}$. Nothing else is asked of it. But a model that writes *the capital of* has
-# often planned more than one word ahead, and some of that is in $f_i$. **Multi-token prediction** asks $f_i$ for $t_{i+2}$ as well. There are two ways to ask:
+# The target reads tokens $t_0 \dots t_i$ and ends with a state $f_i$, a vector of $D$ numbers. The vocabulary projection turns it into the law $p$ of $t_{i+1}$. Nothing else is asked of it. But text is not decided word by word: a model that begins *on the other* is likely
+# to go on with *hand*, and some of that is in $f_i$. **Multi-token prediction** asks $f_i$ for $t_{i+2}$ as well. There are two ways to ask:
 #
 # - **blind**: from $f_i$ alone, before $t_{i+1}$ is known. The best answer is the mixture $m(y) = \sum_x p(x)\, p(y \mid x)$;
 # - **told**: when $t_{i+1} = x$ has been chosen. The best answer is $p(\cdot \mid x)$.
@@ -174,7 +174,7 @@ module = feature.load("mtp", lm, lambda: loaded.weights_hash)  # the package's
 theirs = module.logits(module.read(text[1:], states[:-1]))[0].float().cpu()
 own = E @ f[-1]  # what the target says, after reading one token more
 print(f"largest difference of ours and the package's, {len(ids)} logits: {(ours - theirs).abs().max():.1e} (numbers up to {theirs.abs().max():.0f})")
-for what, logits in (("the module, in the open", ours), ("the module, package", theirs), ("the target itself", own)):
+for what, logits in (("the module, in the open", ours), ("the module, package", theirs), ("the target, of these", own)):
     print(f"{what:24}", [tokenizer.decode([i]) for i in ids[logits.topk(5).indices]])
 
 # %% [markdown]
@@ -326,7 +326,7 @@ for name in ("mtp", "medusa"):
     print(f"{name:7} {size(name) / 1e6:5.2f} million trained weights, {size(name) / loaded.parameters:.1%} of the target's {loaded.parameters / 1e6:.0f} million")
 D, V = E.shape[1], lm.vocab_size
 whole = len(accuracy) * (D * D + D * V)
-print(f"four heads as in the paper, each with a projection of its own: {whole / 1e6:.0f} million, {whole / loaded.parameters:.0%}")
+print(f"{len(accuracy)} heads as in the paper, each with a projection of its own: {whole / 1e6:.0f} million, {whole / loaded.parameters:.0%}")
 
 # %% [markdown]
 # > **The notes say …** (*a short introduction*) that such extra weights are usually below 1 % of the model's. Not for Medusa as its paper has it: each head brings a whole vocabulary projection, and the smaller the model, the larger its share. Heads that share the target's projection come down to a few percent here, and so does a module of one layer. The appendix counts
@@ -623,7 +623,7 @@ print(f"accepted: {sum(mass for (kept, _), mass in law.items() if kept):.2f}")
 print("law:     ", *(f"{sum(mass for (_, token), mass in law.items() if token == x):.2f}" for x in range(3)))
 
 # %% [markdown]
-# Now the whole machine: heads with random weights on a target with three tokens, a tree of two levels, a text of three tokens, every way in which the draws can fall. Beside it two rules that do not match the draw. Both still write fluent text.
+# Now the whole machine: heads with random weights on a target with three tokens, a tree of three nodes on two levels, a text of two tokens, every way in which the draws can fall. Beside it two rules that do not match the draw. Both still write fluent text.
 
 # %%
 from specdec_core.drafters import Medusa
@@ -667,7 +667,7 @@ for what, drafter in {
     "drawn, tested as fixed": toy_medusa(TestedAsFixed),
     "drawn without replacement, q not renormalized": toy_medusa(NotRenormalized),
 }.items():  # fmt: skip
-    print(f"{what:46} distance {exact(distance(toy, [0, 1], 3, warm, drafter))}")
+    print(f"{what:46} distance {exact(distance(toy, [0, 1], 2, warm, drafter))}")
 
 # %% [markdown]
 # The third line may surprise. Sample-and-match never asks where the children came from, so drawn ones are as good as any; it is lossless for every tree. The fourth line is the mistake: after a rejection the second child no longer comes from $q$. Which lossless way accepts more? For one place and $k$ guesses, on the recorded answers, at $T = 1$: the target's laws from its states, the laws of head 1, and the probability that one of $k$ children is
@@ -742,14 +742,14 @@ for name, rule in (("rejection sampling", verify), ("typical acceptance", Typica
     print(f"{name:19} writes {', '.join(f'{law.get(x, 0.0):.3f}' for x in range(3))}, distance {exact(total_variation(law, target_law))}")
 
 # %% [markdown]
-# **On the small table**, by enumeration, over three tokens: the heads' tree, drawn or fixed, several temperatures and thresholds ($\delta = \sqrt\epsilon$ throughout).
+# **On the small table**, by enumeration, over two tokens: the heads' tree, drawn or fixed, several temperatures and thresholds ($\delta = \sqrt\epsilon$ throughout).
 
 # %%
 # NBVAL_CHECK_OUTPUT
 def toy_distance(T, draw, rule):
     drafter = toy_medusa(draw=draw)
     drafter.sampling = Sampling(temperature=T)
-    return distance(toy, [0, 1], 3, drafter.sampling, drafter, rule)
+    return distance(toy, [0, 1], 2, drafter.sampling, drafter, rule)
 
 
 rows = []
@@ -892,7 +892,7 @@ print(f"On the clock, by this machine's t(q), the best of these sizes is N = {to
 print(f"`best_tree`, from the heads' counts and t(q) alone: {len(chosen.ranks)} nodes, predicted {chosen.speedup:.2f} times.")
 
 # %% [markdown]
-# The curve of τ flattens with the logarithm of $N$, as it must: nodes come in order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
+# The curve of τ flattens, as it must: nodes come in the order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
 #
 # Last, the two drafters side by side against ordinary decoding in the same engine:
 
@@ -927,7 +927,7 @@ print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}." + (" The two sc
 # - A tree is checked in one forward if each row sees committed tokens, ancestors and itself, at a position given by its depth.
 # - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; the product undervalues depth, because heads are right together.
 # - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number, and not a small one.
-# - τ grows with the logarithm of the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
+# - τ grows ever more slowly with the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
 #
 # **Can you answer these?** A tree has three children of the root and two below each: how many ones has its mask? (Ten rows: 1 + 3 · 2 + 6 · 3 = 25.) Which positions do the nine nodes have, with 100 tokens committed? (101 for the three, 102 for the six; the root stands at 100.) A head has accuracies 0.5 and 0.3, the next 0.4 and 0.3: which three nodes? (0.5; 0.3; 0.5 · 0.4 = 0.2.)
 #
