@@ -177,7 +177,7 @@ output, accepted = theory.expected_tokens(alpha, gamma), theory.expected_accepte
 full = theory.expected_tokens(1.0, 5)
 display(Markdown(
     "- **Equation 4 counts accepted tokens** (lookahead article). It counts *output* tokens: its sum begins with 1, the bonus or correction. "
-    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}.\n"
+    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}. [02](02_draft_models.ipynb), *How many tokens a step?*.\n"
     f"- **Five accepted tokens: the round outputs 5** (model-free chapter, section 9). It outputs {full:.0f}, as every step does that accepts all of γ = 5. [05](05_prompt_lookup.ipynb), *Why it is lossless*.\n"
     "- **The bonus token is a gain in every case** (short introduction). It is one in tokens. In time it costs the row of the last draft, "
     "$t(\\gamma + 1) - t(\\gamma)$ in *every* step, and comes only if all drafts are accepted. [01](01_rejection_sampling.ipynb), *A block of drafts, and the bonus token*."
@@ -189,8 +189,8 @@ display(Markdown(
 # - **After a rejection the target's law at that place cannot be used, since its logits are off** (short introduction). The law is exactly right. It cannot be used again because the accepted drafts have paid out part of it. [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - **Greedy checking compares strings, so any LLM API will do** (short introduction). It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call, which a text-in, text-out completion does not return; and strings do not say how they were cut into tokens.
 #   [01](01_rejection_sampling.ipynb), *Is a text-only API enough?*.
-# - **The loop of the short introduction.** Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus. Two lines do not. The draft's laws, which the test needs, are never stored; and the loop sets `i`
-#   in the body of a `for`, where the next turn overwrites it. The note itself warns of its boundary conditions.
+# - **The loop of the short introduction**, which itself warns of its boundary conditions. Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus. Four things do not. The draft's laws, which the test needs, are never stored; an empty text
+#   has no row for its first place; nothing stops the last step or heeds a stop token; and the loop sets `i` in the body of a `for`, where the next turn overwrites it. Run so, it has the right law and one target call a token. [02](02_draft_models.ipynb), *Off by one*.
 
 # %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
@@ -348,6 +348,8 @@ print("rows a step for W = 15, 10, 7:     ", *rows)
 # - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*, NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
 # - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*, ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766)
 # - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*, 2024, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)
+# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*, 2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
+# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*, ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461)
 # - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
 #
 # ### Drafters without a model

@@ -1,0 +1,784 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 02 · Draft models
+#
+# > **The question of this chapter.** A second, smaller model writes the draft. How long should the draft be, how much faster can decoding
+# > get, and what do the two numbers that decide it, acceptance and cost, look like on a real pair of models?
+#
+# **Afterwards you can**
+#
+# - write the whole algorithm with its indices, and say what each row of the target's forward is for;
+# - compute the tokens a step outputs and the drafts it has accepted, and not confuse the two;
+# - get from acceptance α and cost ratio $c$ to the speedup and to the best draft length γ, and say when no γ gains;
+# - say what two KV caches hold after a rejection and after a block that was accepted as a whole;
+# - measure α by depth and by task, and say why one number is not enough;
+# - tell where a small draft model spends its time, and what a reduced vocabulary does about it.
+#
+# **Taken for granted:** chapter 00 ($t(q)$, τ) and chapter 01 (accept rule, residual, bonus token, exact laws by enumeration).
+#
+# **Time:** 35 minutes of reading; the cells take about two minutes on two CPU cores. Run them with nothing else going on, because some use a stopwatch.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import Markdown, display
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.tables import markdown
+from specdec_core.viz import figures, style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## One step and its indices
+#
+# Number the places of a text from 0. At the beginning of a step $n$ tokens are written, $x_0 \dots x_{n-1}$; the first open place is $n$. A step has three parts.
+#
+# 1. **Draft.** For $i = 0, 1, \dots, \gamma - 1$ the draft model gives a law $q_i$ for place $n + i$, having read $x_0 \dots x_{n-1}, d_0 \dots d_{i-1}$, and $d_i$ is drawn from it.
+# 2. **Score.** One forward of the target over $x_{n-1}, d_0, \dots, d_{\gamma-1}$: $\gamma + 1$ rows. (What stands before $x_{n-1}$ is in the cache.)
+# 3. **Test**, in order. $d_i$ is accepted with probability $\min(1, p_i(d_i)/q_i(d_i))$. At the first rejection a correction is drawn from the residual of $p_i$ and $q_i$. If none is rejected, a bonus token is drawn from $p_\gamma$.
+#
+# A model's row that has read the token at place $m$ gives the law of place $m + 1$. All indices follow from this one shift:
+#
+# | row of the forward | reads | which stands at place | its law $p_j$ is for place | and serves to |
+# |:--|:--|:--|:--|:--|
+# | 0 | $x_{n-1}$ | $n - 1$ | $n$ | test $d_0$ |
+# | $j = 1 \dots \gamma - 1$ | $d_{j-1}$ | $n + j - 1$ | $n + j$ | test $d_j$ |
+# | γ | $d_{\gamma-1}$ | $n + \gamma - 1$ | $n + \gamma$ | draw the bonus |
+#
+# With $k$ accepted drafts the step writes $d_0 \dots d_{k-1}$ to the places $n \dots n + k - 1$ and the target's own token to place $n + k$. The next step begins with $n + k + 1$ tokens. Row 0 needs a token to read, so $n \ge 1$: an empty prompt has to begin
+# with the model's beginning-of-sequence token.
+#
+# **By hand.** $n = 5$, $\gamma = 3$. The drafts are for places 5, 6, 7. The forward has four rows, which read places 4, 5, 6, 7 and give the laws of places 5, 6, 7, 8. If $d_0$ is accepted and $d_1$ is not, $k = 1$: place 5 holds $d_0$, place 6 a correction drawn from the residual of row 1, and $d_2$ is dropped together with
+# rows 2 and 3, which have read a token that was not written. Next, $n = 7$.
+#
+# (The paper, Leviathan, Kalman and Matias, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), algorithm 1, counts from 1: its $x_i$, $q_i$ and $p_i$ are ours at $i - 1$, and the bonus comes from its $p_{\gamma+1}$.)
+#
+# In code, with functions that return the law after a list of tokens in the place of models:
+
+# %%
+from specdec_core import verify
+
+
+def step(p_after, q_after, x, n, gamma, rng):
+    """The tokens for places n, n + 1, ... of a text x, of which the first n are written."""
+    drafts, qs = [], []
+    for i in range(gamma):  # place n + i
+        qs.append(q_after(x[:n] + drafts))
+        drafts.append(rng.pick(qs[i]))
+    ps = [p_after(x[:n] + drafts[:j]) for j in range(gamma + 1)]  # row j, for place n + j: one forward
+    for i, d in enumerate(drafts):
+        if not rng.uniform() < min(1, ps[i][d] / qs[i][d]):
+            return [*drafts[:i], rng.pick(verify.residual(ps[i], qs[i]))]
+    return [*drafts, rng.pick(ps[gamma])]
+
+
+def decode(p_after, q_after, prompt, length, gamma, rng, step=step):
+    """``length`` tokens behind the prompt, and how many forwards of the target they took."""
+    x, end, calls = list(prompt), len(prompt) + length, 0
+    while len(x) < end:
+        x += step(p_after, q_after, x, len(x), gamma, rng)
+        calls += 1
+    return tuple(x[len(prompt) : end]), calls  # the last step may have written too much
+
+
+# %% [markdown]
+# Is this the algorithm? Chapter 01 gave us the means to ask: `enumerate_law` runs a program once for every way in which its draws can fall. We compare three tokens of `decode` with three tokens of the target alone; and, jointly with the number of calls, with the package, where the
+# draft model is a drafter like every other, `DraftModel`, and `engine.generate` is the loop.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.drafters import DraftModel, NullDrafter
+from specdec_core.engine import generate
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+
+PLAIN, PROMPT, LENGTH, GAMMA = Sampling(temperature=1.0), [0, 1], 3, 2
+target, draft = TableLM.random(2, order=2, seed=3), TableLM.random(2, order=2, seed=5)
+
+
+def packaged(rng, drafter):
+    run = generate(target, PROMPT, drafter, max_new_tokens=LENGTH, sampling=PLAIN, rngs=(rng, rng))
+    return run.tokens, run.trace.target_calls
+
+
+ours = enumerate_law(lambda rng: decode(target.law, draft.law, PROMPT, LENGTH, GAMMA, rng))
+theirs = enumerate_law(lambda rng: packaged(rng, DraftModel(draft, GAMMA, sampling=PLAIN)))
+alone = enumerate_law(lambda rng: packaged(rng, NullDrafter())[0])
+print(f"{len(ours)} outcomes; `decode` and the package differ by at most 1e-12:", total_variation(ours, theirs) <= 1e-12)
+
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def report(name, law):
+    """Distance from the target's own law, and the expected number of calls, of a law over (tokens, calls)."""
+    texts = {}
+    for (tokens, _), mass in law.items():
+        texts[tokens] = texts.get(tokens, 0.0) + mass
+    distance = total_variation(texts, alone)
+    words = "exact, to 1e-12" if distance <= 1e-12 else f"off by {distance:.4f}"
+    print(f"{name:52} {words:16} {sum(mass * calls for (_, calls), mass in law.items()):.2f} calls")
+
+
+report("decode", ours)
+
+# %% [markdown]
+# ## Off by one
+#
+# Wrong indices do not crash. Here are four; each is the step above with one of its numbers shifted.
+
+# %%
+def shifted(test=0, bonus=0, rejected=0):
+    """`step` with the row of the test, the row of the bonus, or the place of the correction shifted."""
+
+    def step(p_after, q_after, x, n, gamma, rng):
+        drafts, qs = [], []
+        for i in range(gamma):
+            qs.append(q_after(x[:n] + drafts))
+            drafts.append(rng.pick(qs[i]))
+        ps = [p_after(x[:n] + drafts[:j]) for j in range(gamma + 1)]
+        for i, d in enumerate(drafts):
+            p = ps[max(i + test, 0)]
+            if not rng.uniform() < min(1, p[d] / qs[i][d]):
+                return [*drafts[: i + rejected], rng.pick(verify.residual(p, qs[i]))]
+        return [*drafts, rng.pick(ps[gamma + bonus])]
+
+    return step
+
+
+# %%
+# NBVAL_CHECK_OUTPUT
+mistakes = {
+    "draft i tested by row i + 1, which has read it": {"test": 1},
+    "draft i tested by row i - 1": {"test": -1},
+    "bonus from row γ - 1: the last draft was not read": {"bonus": -1},
+    "the rejected draft kept, the correction behind it": {"rejected": 1},
+}
+for name, shift in mistakes.items():
+    wrong = shifted(**shift)
+    report(name, enumerate_law(lambda rng: decode(target.law, draft.law, PROMPT, LENGTH, GAMMA, rng, wrong)))
+
+# %% [markdown]
+# > **The notes say …** (*A short introduction*, above its listing) that some of its boundary conditions may be wrong. We looked. **Its slices are right:** $n$ there is the number of *rows*, so $n - 1$ tokens are drafted from place $i$ on, and the last $n$ rows of the target belong to places $i \dots i + n - 1$,
+# > the last of them to the bonus. (The sentence above the listing has the small model draft $n$ tokens; in the listing it is one fewer.) The test compares with the right row, and the residual is taken at the right place.
+# >
+# > **Four things are not right.** The draft's laws, which test and residual need, are never stored. The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows. Nothing stops: the last step may write up to $n - 1$ tokens too many, and a stop token inside an accepted draft is written over.
+# > And the loop is a `for` over $i$ that sets $i$ in its own body. In Python the next turn sets it anew, to the *following* place, whatever was accepted. What does that do?
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def decode_with_for(p_after, q_after, prompt, length, gamma, rng):
+    """The loop over places as a `for`: each turn begins one place further, and writes over what stands there."""
+    x, end, calls = list(prompt), len(prompt) + length, 0
+    for n in range(len(prompt), end):
+        x[n:] = step(p_after, q_after, x, n, gamma, rng)
+        n = len(x)  # meant to skip what was accepted; without effect
+        calls += 1
+    return tuple(x[len(prompt) : end]), calls
+
+
+report("a while loop", ours)
+report("a for loop", enumerate_law(lambda rng: decode_with_for(target.law, draft.law, PROMPT, LENGTH, GAMMA, rng)))
+
+# %% [markdown]
+# The law is still exact, and nothing is gained: one call a token. Each turn settles its first place with the target's law and throws away the rest, which the next turn writes again. A test of the *text* cannot find this mistake. Count calls as well.
+#
+# ## How many tokens a step?
+#
+# Suppose every draft is accepted with the same probability α, given that those before it were. Then at least $i$ drafts are accepted with probability $\alpha^i$, and the expected number of **accepted** tokens is the sum of these:
+#
+# $$E[\text{accepted}] = \sum_{i=1}^{\gamma} P(\text{at least } i) = \alpha + \alpha^2 + \dots + \alpha^\gamma = \frac{\alpha\,(1 - \alpha^{\gamma})}{1 - \alpha}.$$
+#
+# Every step writes one token more, the correction or the bonus. So the expected number of **output** tokens, which is τ, is
+#
+# $$E[\text{tokens}] = 1 + \alpha + \dots + \alpha^\gamma = \frac{1 - \alpha^{\gamma+1}}{1 - \alpha}.$$
+#
+# **By hand.** α = 0.8, γ = 4: $0.8 + 0.64 + 0.512 + 0.4096 = 2.3616$ accepted, 3.3616 output. However long the draft, no more than $1/(1 - \alpha) = 5$ tokens are output on average, and $\alpha/(1 - \alpha) = 4$ accepted.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.theory import acceptance_rate, expected_accepted, expected_tokens
+
+print(f"output {expected_tokens(0.8, 4):.4f}, accepted {expected_accepted(0.8, 4):.4f}")
+
+# %% [markdown]
+# > **The notes say …** (*lookahead article*, at its equation 4) that this formula gives the expected number of *accepted* tokens. It gives the output tokens. At α = 0.8 and γ = 4 that is 3.36 against 2.36, and the second is the one to compare with a count of accepted drafts. The note on *five routes* has both right. Published tables use either;
+# > look for a value below 1, which only the count of accepted drafts can have.
+#
+# Now the same number from the algorithm. We need a pair of models whose acceptance is the same everywhere: let every row of both tables be the same law, turned by one token. By the overlap of chapter 01, $\beta = \sum_x \min(p, q) = 0.4 + 0.3 + 0.1 = 0.8$ after every token.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def turned(law):
+    """A model whose law after token i is the same law, turned by i."""
+    return TableLM(np.log([np.roll(law, shift) for shift in range(len(law))]))
+
+
+even, tilted = turned([0.6, 0.3, 0.1]), turned([0.4, 0.5, 0.1])
+print("β after each token:", *(round(acceptance_rate(even.law([a]), tilted.law([a])), 12) for a in range(3)))
+sizes = enumerate_law(lambda rng: len(step(even.law, tilted.law, [0], 1, 4, rng)))
+for size, mass in sorted(sizes.items()):
+    formula = 0.8 ** (size - 1) * (0.2 if size <= 4 else 1)
+    print(f"{size} tokens with probability {mass:.4f}, by the formula {formula:.4f}")
+print(f"expected: {sum(size * mass for size, mass in sizes.items()):.4f}")
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.2))
+left.bar(list(sizes), list(sizes.values()), **style.bar(1))
+mean = sum(size * mass for size, mass in sizes.items())
+left.axvline(mean, color="black", linestyle="--", linewidth=1, label=f"mean {mean:.2f}")
+left.set(title="α = 0.8, γ = 4", xlabel="output tokens of a step", ylabel="probability")
+left.legend(loc="upper left")
+lengths = range(17)
+for i, alpha in enumerate((0.9, 0.8, 0.6, 0.3)):
+    right.plot(lengths, [expected_tokens(alpha, g) for g in lengths], label=f"α = {alpha}", **style.line(i))
+    right.axhline(1 / (1 - alpha), color=style.PALETTE[i], linewidth=0.8, linestyle=":")
+right.set(title="Output tokens by draft length", xlabel="γ", ylim=(0, 10.5))
+right.legend(loc="upper left", fontsize=8)
+alt = "Left, probabilities of one to five output tokens, five the likeliest; right, tokens rise with γ to a ceiling."
+figures.save(fig, "02-tokens", alt=alt)
+
+# %% [markdown]
+# Two observations. On the left, the most probable outcome is the *longest* one, although no single draft is certain. And each further draft brings less than the one before it: the γ-th adds $\alpha^\gamma$, while it costs as much as the first.
+#
+# ## The speedup, and the best γ
+#
+# Let a call of the draft model take $c$ times as long as a call of the target. A step takes γ calls of the one and one call of the other, so
+#
+# $$\text{speedup} = \frac{1 + \alpha + \dots + \alpha^\gamma}{1 + \gamma c}$$
+#
+# (theorem 3.8 of the paper). Two assumptions are in it: that the target's forward over $\gamma + 1$ rows takes no longer than one over a single row, $t(\gamma + 1) = t(1)$; and that nothing else costs time. We keep them for a moment.
+#
+# **When does any γ gain?** If $\alpha \le c$, none does: $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha \le 1 + \gamma c$. If $\alpha > c$, at least $\gamma = 1$ does, by $(1 + \alpha)/(1 + c)$. So *some draft length gains exactly if α > c*. A draft model can be too slow to be of use, however good it is.
+#
+# **Which γ is best?** Draft number $\gamma + 1$ brings $\alpha^{\gamma+1}$ tokens for a time of $c$. It raises the quotient as long as this is a better rate than the one so far:
+#
+# $$\frac{\alpha^{\gamma+1}}{c} > \frac{1 + \alpha + \dots + \alpha^\gamma}{1 + \gamma c}.$$
+#
+# The left side falls with γ, and once it is below the average rate it stays below: a further draft pulls the average down, but not below its own rate. So the first γ at which the condition fails is the best.
+#
+# **By hand.** α = 0.8, $c = 0.1$. At $\gamma = 4$ the speedup is $3.3616/1.4 = 2.40$, and the next draft brings tokens at a rate of $0.8^5/0.1 = 3.28$: go on. At $\gamma = 6$ it is $3.9514/1.6 = 2.47$, and the next brings $0.8^7/0.1 = 2.10$: stop.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.theory import best_gamma, speedup
+
+print(f"γ = 4: {speedup(0.8, 4, 0.1):.4f}; best γ: {best_gamma(0.8, 0.1)}, {speedup(0.8, best_gamma(0.8, 0.1), 0.1):.4f}")
+rows = []
+for c in (0.02, 0.05, 0.1, 0.2, 0.5):
+    bests = [(best_gamma(alpha, c), alpha) for alpha in (0.3, 0.5, 0.7, 0.8, 0.9)]
+    rows.append([f"c = {c}", *(f"{speedup(alpha, g, c):.2f} (γ = {g})" for g, alpha in bests)])
+display(Markdown(markdown(rows, ["", *(f"α = {alpha}" for alpha in (0.3, 0.5, 0.7, 0.8, 0.9))])))
+
+# %% [markdown]
+# Move the sliders. Things to find out: how flat is the top of the curve, that is, what does a γ cost that is wrong by two? What happens to the best γ when the draft becomes twice as fast? Where does the hatched region begin to matter?
+
+# %%
+from specdec_core.viz import draft_length
+
+draft_length.sliders(alpha=0.8, gamma=4, c=0.1)
+
+# %% [markdown]
+# ## Two caches
+#
+# Two models read one text, and each has a KV cache. The target's is simple: the forward has put $\gamma + 1$ rows behind it, of which $1 + k$ stay, the last written token and the accepted drafts. The draft model's has a catch at either end. It drafts $d_0$ after reading $x_{n-1}$, reads $d_0$, drafts $d_1$, and so on; after drafting
+# $d_{\gamma-1}$ it stops. **It never reads its last draft.** To do so would take one forward more in every step, and would be of use only if everything is accepted.
+#
+# | tokens in the cache | target | draft model |
+# |:--|:--|:--|
+# | before the step | $n - 1$ | at most $n - 1$ |
+# | after drafting | $n - 1$ | $n + \gamma - 1$: the text and $d_0 \dots d_{\gamma-2}$ |
+# | after the step, $k$ accepted | $n + k$: all but the last written token | the same, of which only the first $n + \min(k, \gamma - 1)$ are the text's |
+# | to be cut | nothing: rejected rows were not kept | $\gamma - 1 - \min(k, \gamma - 1)$ |
+# | to be read before the next draft | | $k + 1 - \min(k, \gamma - 1)$: one token, or **two if all were accepted** |
+#
+# **By hand.** γ = 3. Nothing accepted: the cache holds two rejected drafts, cut 2, and read the correction. One accepted: cut 1, read the correction. All three accepted: nothing to cut, but $d_2$ was never read, so read $d_2$ and the bonus, two rows in one forward.
+#
+# The package does not store these numbers. `DraftModel` compares what it has read with the text when it is next asked, cuts what differs and reads what is missing. That is also right when it was left out for some steps, as in chapter 11. Here is a run with the three cases, its two caches watched after each step:
+
+# %%
+from specdec_core.engine import stream
+from specdec_core.viz import two_caches
+
+letters, gamma = "abcdef", 3
+writer, guesser = TableLM.random(6, order=2, seed=3), TableLM.random(6, order=2, seed=3)
+guesser.table += np.random.default_rng(0).normal(scale=1.5, size=guesser.table.shape)  # the same, badly remembered
+drafter = DraftModel(guesser, gamma, sampling=PLAIN)
+run, moments = stream(writer, [0, 1, 2, 3], drafter, max_new_tokens=100, sampling=PLAIN), []
+for done in run:
+    drafts, kept = done.tree.tokens[1:].tolist(), done.verdict.accepted
+    moments.append(two_caches.Moment(list(run.context), drafts, kept, writer.length, guesser.length))
+shown = [next(moment for moment in moments if moment.accepted == k) for k in (0, 1, 3)]
+
+# %%
+fig = two_caches.draw(shown, letters.__getitem__)
+alt = "For no, one and all of three drafts accepted: the text, the target's cache, and the draft model's, place by place."
+figures.save(fig, "02-caches", alt=alt)
+
+# %%
+# NBVAL_CHECK_OUTPUT
+table = {}
+for moment in moments:
+    table.setdefault(moment.accepted, set()).add(moment.words())
+for k, words in sorted(table.items()):
+    print(f"{k} of {gamma} accepted: {', '.join(words)}; by the table: cut {gamma - 1 - min(k, gamma - 1)}, read {k + 1 - min(k, gamma - 1)}")
+
+# %% [markdown]
+# *The dashed line: where the step began. Each cell names the token; in the draft model's row a split cell holds the token to be read and the rejected one that stands there still.*
+#
+# Forget the cut, and the draft model goes on behind a text that does not exist. Forget the second token to be read, and it drafts for a place one too early ever after. Neither changes a single output token: verification does not trust the draft. They only lower α, which is why such mistakes live long.
+#
+# ## The draft model of this book
+#
+# A draft model has to share the target's tokenizer, since the test compares probabilities of the *same* token. Families with a small enough member are rare: the default target is the smallest of its own. So its draft model was cut out of it: some of its layers, its embedding, some rows of its vocabulary projection; then trained to have the
+# target's laws, on text that the target had written. Training a draft model to imitate the target's law on the target's own output is what DistillSpec advises ([arXiv:2310.08461](https://arxiv.org/abs/2310.08461)); the loss is the distillation of Hinton and others ([arXiv:1503.02531](https://arxiv.org/abs/1503.02531)).
+# A weight file has a card, which says how it was made:
+
+# %%
+from specdec_core.commands.train import card_text
+from specdec_core.training import weights
+
+print(card_text(weights.shipped("draft_model")))
+
+# %%
+from specdec_core.methods import Context, build
+
+context = Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
+small = build("draft_model:num_tokens=8", context)
+whole = build("draft_model:num_tokens=8,vocabulary=full", context)
+card = weights.read_card(weights.shipped("draft_model"))
+config, own = lm.execution.config, small.lm.execution.config
+tensors, _ = weights.read(weights.shipped("draft_model"), loaded.weights_hash, lm.vocab_size)
+trained = sum(tensor.numel() for name, tensor in tensors.items() if name != "ids")
+print(f"The target has {config.num_hidden_layers} layers and {loaded.parameters / 1e6:.1f} million weights.")
+print(f"The draft model has {own.num_hidden_layers} layers of the same width {config.hidden_size}, {trained / 1e6:.1f} million weights of its own,")
+print(f"and of the {lm.vocab_size} rows of the projection {len(small.ids)}. Embedding and projection are the target's, and stay as they were.")
+print(f"Each token of text takes it {own.num_hidden_layers / config.num_hidden_layers:.0%} of the target's KV cache.")
+
+# %% [markdown]
+# `model=` takes any other one, a folder or a name on the Hub: `specdec generate --method draft_model:model=...`. With another tokenizer it is refused, naming both.
+#
+# ## What α really is
+#
+# The paper defines β, the acceptance after one particular text, $\beta = \sum_x \min(p(x), q(x))$, and α as its mean. The formula for $E[\text{tokens}]$ needs more than a mean: it needs the *same* β everywhere, or at least β that do not depend on one another. How much does it matter? Let half of the places be easy, $\beta = 0.9$,
+# and half be hard, $\beta = 0.5$: α = 0.7. For γ = 2 the chance that both drafts pass is
+#
+# - $0.7 \cdot 0.7 = 0.49$ if each place is easy or hard independently of its neighbor: 2.19 tokens;
+# - $\frac12(0.9^2 + 0.5^2) = 0.53$ if easy places stand together: **2.23**, and the second draft, given the first, is accepted with $0.53/0.7 = 0.757$;
+# - $0.9 \cdot 0.5 = 0.45$ if they alternate: **2.15**.
+#
+# One α, three answers. What is always true is the formula with the conditional rates, $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$, where $\alpha_i$ is the share of accepted drafts among those *tested* at depth $i$:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.theory import expected_tokens_by_depth
+
+for name, both in (("independent", 0.7 * 0.7), ("easy places together", (0.9**2 + 0.5**2) / 2), ("alternating", 0.9 * 0.5)):
+    print(f"{name:22} α₁ = 0.7, α₂ = {both / 0.7:.3f}: {expected_tokens_by_depth([0.7, both / 0.7]):.2f} tokens")
+print(f"constant α = 0.7:      {expected_tokens(0.7, 2):.2f} tokens")
+
+# %% [markdown]
+# Which of the three is a language model? We measure. Two questions from each of the eight tasks, answered greedily. In greedy decoding β is 1 or 0: the draft model's best token is the target's, or it is not. If a draft is accepted up to depth $i$, the draft model has read nothing but the answer itself. So **one forward of the draft model over the finished answer** tells
+# for each place whether a draft would be right there, at whatever depth, and whatever γ is. From these bits every run can be replayed.
+
+# %%
+from specdec_core.stopping import Stop
+from specdec_core.tree import DraftTree
+from specdec_core.workloads import TASKS, encode
+from specdec_core.workloads import own as questions
+
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+answers = {task: [] for task in TASKS}  # task -> [(prompt, tokens), ...]
+for question in questions(limit=2):
+    prompt = encode(question.turns[0], tokenizer)
+    tokens = generate(lm, prompt, small, max_new_tokens=48, stop=stop).tokens
+    answers[question.task].append((prompt, list(tokens)))
+
+
+def agreement(drafter, prompt, answer):
+    """For each token of a greedy answer: is it the draft model's best token after the same text?"""
+    drafter.lm.prefill(prompt[:-1], reserve=len(answer))
+    out = drafter.lm.forward(DraftTree.chain(prompt[-1], answer[:-1]))
+    return drafter.ids[out.logits.argmax(-1).cpu().numpy()] == np.array(answer)
+
+
+# %%
+def replay(bits, gamma):
+    """Tokens of each step of the greedy run with this answer."""
+    at, steps = 0, []
+    while at < len(bits):
+        k = 0
+        while k < gamma and at + k < len(bits) and bits[at + k]:
+            k += 1
+        steps.append(min(k + 1, len(bits) - at))
+        at += steps[-1]
+    return steps
+
+
+bits = {task: [agreement(small, prompt, tokens) for prompt, tokens in kept] for task, kept in answers.items()}
+prompt, tokens = answers["edit_code"][0]
+live = generate(lm, prompt, small, max_new_tokens=48, stop=stop)
+taken = [len(done.tokens) for done in live.trace.steps]
+print("replayed:", replay(bits["edit_code"][0], 8))
+print("live:    ", taken)
+print("The same steps." if taken == replay(bits["edit_code"][0], 8) else "They part where two logits of the draft model nearly tie (chapter 12).")
+
+# %% [markdown]
+# **By depth and by task.** A depth is drawn if at least ten drafts were tested there.
+
+# %%
+def by_depth(runs, gamma=8):
+    """(accepted, tested) at depths 1 ... γ, over all steps of the replayed runs."""
+    counts = np.zeros((gamma, 2), int)
+    for run in runs:
+        at = 0
+        for size in replay(run, gamma):
+            k = int(min(np.argmin([*run[at : at + gamma], False]), gamma))  # accepted from here on
+            counts[:k, 0] += 1
+            counts[: min(k + 1, gamma, len(run) - at), 1] += 1
+            at += size
+    return counts
+
+
+every = [run for runs in bits.values() for run in runs]
+counts = by_depth(every)
+alpha = np.mean(np.concatenate(every))
+by_task = {task: np.mean(np.concatenate(runs)) for task, runs in bits.items()}
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.8), width_ratios=(3, 4))
+deep = [d for d in range(8) if counts[d, 1] >= 10]
+left.plot([d + 1 for d in deep], [counts[d, 0] / counts[d, 1] for d in deep], label="αᵢ, accepted / tested", **style.line(1))
+left.axhline(alpha, color="black", linestyle="--", linewidth=1, label="share of all places")
+left.set(title="By depth", xlabel="depth i", ylim=(0, 1), xticks=range(1, 9))
+left.legend(loc="lower right")
+order = sorted(by_task, key=by_task.get, reverse=True)
+right.barh([task.replace("_", " ") for task in order], [by_task[task] for task in order], **style.bar(1))
+right.axvline(alpha, color="black", linestyle="--", linewidth=1)
+right.invert_yaxis()
+right.grid(axis="y", visible=False)
+right.set(title="By task", xlabel="share of places where the draft is right", xlim=(0, 1))
+alt = "Left, acceptance at depth 1 to 8 beside the share of all places; right, that share for each of eight tasks."
+figures.save(fig, "02-alpha", alt=alt, model=loaded)
+
+# %%
+first = counts[0, 0] / counts[0, 1]
+later = counts[deep[1:], 0].sum() / max(counts[deep[1:], 1].sum(), 1)
+print(f"Of all {sum(map(len, every))} places {alpha:.2f} are drafted right. By task it is {by_task[order[-1]]:.2f} ({order[-1]}) to {by_task[order[0]]:.2f} ({order[0]}).")
+print(f"At depth 1 {first:.2f} of the drafts are accepted, further on {later:.2f} of those tested:", end=" ")
+print("easy places stand together." if later > first + 0.02 else "no sign here that easy places stand together.")
+
+# %% [markdown]
+# A draft model does **not** grow worse with depth by reading its own drafts: those that were accepted are the text. What changes with depth is the company. Depth 1 is tested at the beginning of a step, that is, behind a place where the draft was just wrong, or behind a bonus token; deeper places are tested only if the ones before were right.
+# (The drafters of chapter 04 continue *states* instead of tokens, and for them depth is another matter.)
+#
+# What does it do to the formula? Tokens a step, counted in the replay, against $E$ with the constant α of the same places:
+
+# %%
+def tau(runs, gamma):
+    """Tokens a step over some replayed answers."""
+    sizes = [size for run in runs for size in replay(run, gamma)]
+    return sum(sizes) / len(sizes)
+
+
+GAMMAS = (1, 2, 3, 4, 6, 8)
+rows = [["all tasks, counted", *(f"{tau(every, g):.2f}" for g in GAMMAS)],
+        [f"formula with α = {alpha:.2f}", *(f"{expected_tokens(float(alpha), g):.2f}" for g in GAMMAS)]]  # fmt: skip
+for task in (order[0], order[-1]):
+    rows.append([f"{task.replace('_', ' ')}, counted", *(f"{tau(bits[task], g):.2f}" for g in GAMMAS)])
+    rows.append([f"formula with α = {by_task[task]:.2f}", *(f"{expected_tokens(float(by_task[task]), g):.2f}" for g in GAMMAS)])
+display(Markdown(markdown(rows, ["tokens a step", *(f"γ = {g}" for g in GAMMAS)])))
+over = tau(every, 8) / expected_tokens(float(alpha), 8) - 1
+print(f"At γ = 8 the constant α of all tasks is off by {-over:+.0%}. Mixing tasks of different α is one more way for easy places to stand together.")
+
+# %% [markdown]
+# ## Where a draft's time goes
+#
+# A call of the draft model has two parts: a few layers, and the projection of the last state to the vocabulary. The layers of a small model are small; the vocabulary is not, because it is the target's. Count the weights that a call has to read:
+
+# %%
+layers, width = trained / 1e6, config.hidden_size
+for name, drafter in (("full vocabulary", whole), ("reduced vocabulary", small)):
+    head = len(drafter.ids) * width / 1e6
+    print(f"{name:20} layers {layers:5.1f} M + projection of {len(drafter.ids):6} tokens {head:5.1f} M: the projection is {head / (layers + head):.0%}")
+
+# %% [markdown]
+# That is the observation of FR-Spec ([arXiv:2502.14856](https://arxiv.org/abs/2502.14856)), made there for an EAGLE drafter and a vocabulary of 128 thousand tokens: rank the tokens by frequency, and let the *draft* choose among the most frequent ones only. The target keeps all of its vocabulary. Nothing about losslessness changes: $q$ is 0 at the tokens left out,
+# and the accept rule allows that of any law. What it costs is acceptance, since a token outside the set $K$ can never be drafted:
+#
+# $$\beta = \sum_{x \in K} \min(p(x), q(x)) \;\le\; p(K).$$
+#
+# **By hand.** α = 0.70 and $c = 0.20$ with the full vocabulary. Let the reduced one halve the cost and lose a tenth of the acceptance: α = 0.63, $c = 0.10$. Full: the best is $\gamma = 3$, $2.533/1.6 = 1.58$. Reduced: $\gamma = 3$ as well, $2.277/1.3 = 1.75$. A loss of a few points of α is little against half of the cost.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+for name, rate, cost in (("full", 0.70, 0.20), ("reduced", 0.63, 0.10)):
+    print(f"{name:8} γ = {best_gamma(rate, cost)}: {speedup(rate, best_gamma(rate, cost), cost):.2f}")
+
+# %% [markdown]
+# Now measured: one drafted token taken apart, for both vocabularies. Runs in which every call is timed take turns with runs that nobody watches.
+
+# %%
+from specdec_core.draft_cost import drafting
+from specdec_core.profiling import HEAD, OTHER, PARTS, PRODUCTS, PYTHON
+
+prompt, _ = answers["chat"][0]
+split = {name: drafting(lm, prompt, drafter, max_new_tokens=24, repeats=2, stop=stop)
+         for name, drafter in (("full", whole), ("reduced", small))}  # fmt: skip
+fig, axes = plt.subplots(figsize=(7.6, 2.8))
+names = {PRODUCTS: "layers", HEAD: "vocabulary projection"}
+for row, one in enumerate(split.values()):
+    left = 0.0
+    for i, part in enumerate(PARTS):
+        label = names.get(part, part) if row == 0 else None
+        axes.barh(row, 1e3 * one.parts[part], left=left, height=0.55, label=label, **style.bar(i))
+        left += 1e3 * one.parts[part]
+axes.set_yticks(range(2), [f"{name}, {one.vocabulary} tokens" for name, one in split.items()])
+axes.invert_yaxis()
+axes.grid(axis="y", visible=False)
+axes.set(xlabel="milliseconds a drafted token")
+fig.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8)
+alt = "Time of a drafted token, split into layers, projection, attention, other and Python, for two vocabularies."
+figures.save(fig, "02-cost", alt=alt, model=loaded)
+
+# %%
+reachable = np.mean([np.isin(tokens, small.ids).mean() for kept in answers.values() for _, tokens in kept])
+full = np.concatenate([agreement(whole, prompt, tokens) for kept in answers.values() for prompt, tokens in kept]).mean()
+one, other = split["full"], split["reduced"]
+print(f"The projection takes {one.projection:.0%} of a drafted token's time with the full vocabulary, {other.projection:.0%} with the reduced one.")
+print(f"A drafted token takes {1e3 * one.seconds:.2f} and {1e3 * other.seconds:.2f} ms: {one.seconds / other.seconds:.2f} times as fast.")
+print(f"{reachable:.1%} of the answers' tokens are among the {len(small.ids)}; no acceptance can be above that.")
+print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} with the reduced set.")
+
+# %% [markdown]
+# The draft model was *trained* with the reduced set. Given all rows of the projection, it also has to rank tokens that it never learned to rank; the comparison of the two rates is therefore kinder to the reduced set than a model trained for all tokens would be.
+#
+# ## Predicted and measured
+#
+# All pieces are there. First $c$, on this machine: a forward of the draft model with one row over one of the target. And the target's $t(\gamma + 1)$, which theorem 3.8 sets to $t(1)$.
+
+# %%
+from specdec_core.costs import measure
+
+costs = measure(lm, widths=(1, 2, 3, 5, 9), context=192, repeats=9)
+cheap = {name: measure(drafter.lm, widths=(1, 2), context=192, repeats=9) for name, drafter in (("reduced", small), ("full", whole))}
+c = {name: found.t(1) / costs.t(1) for name, found in cheap.items()}
+print(f"target: t(1) = {1e3 * costs.t(1):.1f} ms; " + ", ".join(f"t({q}) = {costs.break_even(q):.2f} t(1)" for q in costs.widths[1:]))
+for name in c:
+    g = best_gamma(float(alpha if name == "reduced" else full), c[name], 8)
+    print(f"{name}: c = {c[name]:.3f}; by theorem 3.8 with its α the best γ up to 8 is {g}, {speedup(float(alpha if name == 'reduced' else full), g, c[name]):.2f} times as fast")
+
+# %% [markdown]
+# Then the race. The first question of four tasks, without a draft and with four draft lengths. Each run has a cache of its own, and they take turns, the one that has written least always next, so that a busy moment of the machine hits all of them alike. The reading of the prompt is not counted.
+
+# %%
+import copy
+
+from specdec_core.cache import KVCache
+
+RACED, LENGTHS = ("edit_code", "math", "chat", "write"), (1, 2, 4, 8)
+
+
+def lane(gamma):
+    """The same target with a cache of its own, and a drafter of its own."""
+    own_lm = copy.copy(lm)
+    own_lm._kv = KVCache(lm.execution.layers)
+    return own_lm, build(f"draft_model:num_tokens={gamma}", context) if gamma else NullDrafter()
+
+
+lanes = {gamma: lane(gamma) for gamma in (0, *LENGTHS)}
+for own_lm, drafter in lanes.values():  # first calls are slow
+    generate(own_lm, list(range(100, 120)), drafter, max_new_tokens=4)
+
+
+# %%
+def raced(prompt):
+    """Every draft length on one prompt, in turns."""
+    runs = {g: stream(own_lm, prompt, drafter, max_new_tokens=48, stop=stop) for g, (own_lm, drafter) in lanes.items()}
+    going = {g: iter(run) for g, run in runs.items()}
+    while going:
+        g = min(going, key=lambda g: runs[g].trace.emitted)
+        if next(going[g], None) is None:
+            del going[g]
+    return {g: run.result() for g, run in runs.items()}
+
+
+races = {task: raced(answers[task][0][0]) for task in RACED}
+same = sum(found[g].tokens == found[0].tokens for found in races.values() for g in LENGTHS)
+print(f"{same} of {len(RACED) * len(LENGTHS)} answers are those of ordinary decoding, token for token; others part at a near tie (chapter 12).")
+
+
+# %%
+def pace(g, tasks=RACED):
+    """Seconds a token over some tasks."""
+    return sum(races[t][g].trace.decode_seconds for t in tasks) / sum(len(races[t][g].tokens) for t in tasks)
+
+
+counted = {g: sum(len(races[t][g].tokens) for t in RACED) / sum(races[t][g].trace.target_calls for t in RACED) for g in lanes}
+a = float(np.mean(np.concatenate([bits[task][0] for task in RACED])))
+simple = {g: speedup(a, g, c["reduced"]) for g in lanes}
+known = {g: counted[g] * costs.t(1) / (costs.t(g + 1) + g * cheap["reduced"].t(1)) for g in lanes}
+clock = {g: pace(0) / pace(g) for g in lanes}
+rows = [[str(g), f"{expected_tokens(a, g):.2f}", f"{counted[g]:.2f}", f"{simple[g]:.2f}", f"{known[g]:.2f}", f"{clock[g]:.2f}"] for g in LENGTHS]
+display(Markdown(markdown(rows, ["γ", "E by the formula", "τ counted", "theorem 3.8", "with τ and t(γ + 1)", "measured"])))
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.6))
+for i, (values, label) in enumerate(((counted, "τ, counted: steps saved"), (simple, "predicted: theorem 3.8, constant α"),
+                                     (known, "predicted: counted τ, measured t(γ + 1)"), (clock, "measured speedup"))):  # fmt: skip
+    axes.plot(list(values), list(values.values()), label=label, **style.line(i))
+axes.axhline(1, color="black", linestyle="--", linewidth=1)
+axes.set(xlabel="γ, tokens drafted a step", ylim=(0, None), xticks=[0, *LENGTHS])
+axes.legend(loc="lower left", fontsize=8)
+alt = "Over the draft length: tokens a step, two predictions of the speedup, and the speedup that was measured."
+figures.save(fig, "02-speed", alt=alt, model=loaded)
+
+# %%
+best = {name: max(values, key=values.get) for name, values in (("predicts", simple), ("says", known), ("finds", clock))}
+print(f"Theorem 3.8 predicts γ = {best['predicts']} for the best, the measured costs say {best['says']}, the clock finds {best['finds']}", end=" ")
+print(f"with {clock[best['finds']]:.2f} times the speed of ordinary decoding." if best["finds"] else "(no draft): none of these lengths gained.")
+gap = [clock[g] / known[g] - 1 for g in LENGTHS]
+print(f"Measured over predicted with all costs, less 1: {min(gap):+.0%} to {max(gap):+.0%}.")
+torn = [g for g in LENGTHS if counted[g] > 1.03 and clock[g] < 1]
+print("Fewer target calls and yet slower: " + (f"γ = {', '.join(map(str, torn))}." if torn else "at no γ of these."))
+drafted = sum(races[t][4].trace.seconds["draft"] for t in RACED) / sum(races[t][4].trace.drafted for t in RACED)
+print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a forward of the draft model alone {1e3 * cheap['reduced'].t(1):.2f} ms; the rest is the loop around it.")
+
+# %% [markdown]
+# The steps are the same on every machine, as far as rounding allows; the clock is not. Theorem 3.8 errs on the optimistic side wherever $t(\gamma + 1) > t(1)$, which on a CPU with few cores begins early (chapter 00), and the longer the draft, the more. On a large target and a GPU both corrections shrink: rows are nearly free, and $c$ is that of a model a hundred times
+# smaller. The pair of this chapter is the hard case: a target so small that a draft model can hardly be much smaller.
+#
+# ## With sampling
+#
+# Nothing of the algorithm changes at $T > 0$; the first section of this chapter ran it there. The draft is drawn at the same temperature and with the same top-k and top-p as asked of the target. That is no duty (chapter 01), but it makes $q$ most like $p$. Whole answers on the real pair, enumerated: two tokens, cut to the two best of each law.
+
+# %%
+two_best = Sampling(temperature=1.0, top_k=2)
+sampled = Context(lm, tokenizer, sampling=two_best, weights_hash=lambda: loaded.weights_hash)
+cat = tokenizer.encode("The cat sat on the mat. The dog sat on the")
+
+
+def text_of(drafter):
+    def run(rng):
+        return generate(lm, cat, drafter, max_new_tokens=2, sampling=two_best, rngs=(rng, rng)).tokens
+
+    return enumerate_law(run)
+
+
+laws = [text_of(drafter) for drafter in (NullDrafter(), build("draft_model:num_tokens=1", sampled))]
+print(f"{len(laws[0])} texts of two tokens; distance of the laws without and with the draft model: {total_variation(*laws):.1e}")
+
+# %% [markdown]
+# With the tables of the first section the distance was below 1e-12. Here a forward with two rows rounds otherwise than one with a single row, and what is left is as large as that rounding (chapter 12), smaller by far than the mildest of the mistakes above.
+#
+# **Same law, other samples.** One seed gives other texts with a draft model than without: the same uniforms are spent on other questions, here on "is this draft accepted", there on "which token". Both texts are samples of one law, and comparing them tests nothing.
+
+# %%
+warm = Sampling(temperature=1.0)
+free = build("draft_model:num_tokens=4", Context(lm, tokenizer, sampling=warm, weights_hash=lambda: loaded.weights_hash))
+for name, drafter in (("without a draft", NullDrafter()), ("with the draft model", free)):
+    answer = generate(lm, cat, drafter, max_new_tokens=24, sampling=warm, seed=1)
+    print(f"{name}, {answer.trace.target_calls} target calls:\n    {tokenizer.decode(answer.tokens)!r}")
+
+# %% [markdown]
+# **How does α depend on the temperature?** At each place of the recorded answers the two laws are known, so $\beta = \sum_x \min(p, q)$ can be computed, without a draw. Its mean is α; its spread is why α is not all there is.
+
+# %%
+TEMPERATURES, spread = (0.0, 0.5, 1.0, 1.5), {}
+for task in RACED:
+    prompt, tokens = answers[task][0]
+    chain = DraftTree.chain(prompt[-1], tokens[:-1])
+    for model in (lm, small.lm):
+        model.prefill(prompt[:-1], reserve=len(tokens))
+    ps, qs = (model.forward(chain).logits.double().cpu().numpy() for model in (lm, small.lm))
+    scores = np.full(ps.shape, -np.inf)
+    scores[:, small.ids] = qs
+    for T in TEMPERATURES:
+        law = Sampling(temperature=T).law
+        spread.setdefault(T, []).extend(np.minimum(law(p), law(q)).sum() for p, q in zip(ps, scores))
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.2))
+left.hist(spread[1.0], bins=np.linspace(0, 1, 11), **style.bar(1))
+left.axvline(np.mean(spread[1.0]), color="black", linestyle="--", linewidth=1, label="their mean, α")
+left.set(title="β, place by place, T = 1", xlabel="β", ylabel="places")
+left.legend(loc="upper left")
+right.plot(TEMPERATURES, [np.mean(spread[T]) for T in TEMPERATURES], **style.line(1))
+right.set(title="α by temperature", xlabel="temperature of both models", ylim=(0, 1), xticks=TEMPERATURES)
+alt = "Left, a histogram of the acceptance probability over places; right, its mean at four temperatures."
+figures.save(fig, "02-beta", alt=alt, model=loaded)
+
+# %%
+values = np.array(spread[1.0])
+print(f"At T = 1: α = {values.mean():.2f}; {np.mean(values < 0.2):.0%} of the places have β below 0.2, {np.mean(values > 0.8):.0%} above 0.8.")
+print("α by temperature: " + ", ".join(f"{np.mean(spread[T]):.2f} at T = {T:g}" for T in TEMPERATURES) + ".")
+
+# %% [markdown]
+# (The places are those of greedy answers, also for $T > 0$; sampled answers stray into places of their own.)
+#
+# ## Pitfalls
+#
+# - **3.36 and 2.36.** Output tokens count the correction or bonus, accepted tokens do not. Say which.
+# - **Row $j$ reads place $n + j - 1$ and speaks about place $n + j$.** Every off-by-one of this chapter violates that line, and none of them crashes.
+# - **The right law does not prove the loop.** A loop that forgets what it accepted is lossless and useless. Count calls.
+# - **Rejected tokens in the draft model's cache**, or a last draft that it never read: no wrong output, only a lower α. Test the cache against a fresh forward.
+# - **Another tokenizer.** Equal ids of two vocabularies are not the same token.
+# - **α > c is the condition**, not "the draft is smaller". A draft model of a quarter of the size with a quarter of the time needs α above ¼ to gain anything, and more to gain much.
+# - **γ from the formula with a constant α** is a first guess. The top is flat; $t(\gamma + 1)$ moves it to the left.
+# - **Acceptance over drafted tokens** falls with γ by construction. Divide by the tokens *tested*.
+# - **The vocabulary is the target's.** Counting a draft model's size in layers forgets most of its work.
+#
+# ## Summary
+#
+# - A step: γ draws from $q_0 \dots q_{\gamma-1}$, one forward with $\gamma + 1$ rows, tests in order, and one token of the target's. $n$ grows by $k + 1$.
+# - $E[\text{tokens}] = (1 - \alpha^{\gamma+1})/(1 - \alpha)$ output, one less accepted; at most $1/(1 - \alpha)$.
+# - Speedup $= E/(1 + \gamma c)$, if rows are free. Some γ gains exactly if $\alpha > c$; the best γ is where the next draft's rate $\alpha^{\gamma+1}/c$ falls below the rate so far. With measured costs: $E\,t(1)/(t(\gamma + 1) + \gamma\, t_{\text{draft}})$.
+# - After a step the target's cache is right. The draft model's holds rejected tokens to be cut, or lacks its last draft if all were accepted.
+# - α is a mean of a β that differs from place to place and from task to task. $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$ with the conditional rates is exact.
+# - In a small draft model the vocabulary projection outweighs the layers. Drafting only frequent tokens makes it cheap and bounds β by $p(K)$.
+#
+# **Can you answer these?** γ = 5 and all drafts were accepted: how many tokens were written, and how many must the draft model read next? (Six; two.) α = 0.6, $c = 0.6$: which γ? (None: α is not above $c$.) A run with γ = 8 has τ = 2.9 and one with γ = 4 has 2.7: which is faster? (Not to be said without $c$ and $t(q)$; the second saves four draft calls and four rows a step.)
+#
+# ## Further reading
+#
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): algorithm 1, equation 1, theorem 3.8, corollary 3.9
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same algorithm with a target of 70 billion weights
+# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*, ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461): on whose text, and with which loss, to train a draft model
+# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*, 2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
+# - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
