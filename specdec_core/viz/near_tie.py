@@ -50,8 +50,8 @@ turns.'
     digits = 8 if format == "float32" else 6
     return (
         f"In {format} the numbers near {best:g} lie {spacing(best, BITS[format]):.3g} apart. A = {best:g} is stored as "
-        f"{a:.{digits}g}, B = {best - gap:.6g} as {b:.{digits}g}: {first}. In the other forward B comes out {moved} and "
-        f"is stored as {other:.{digits}g}: {second}. {turns}"
+        f"{a:.{digits}g}, B = {best - gap:.6g} as {b:.{digits}g}: {first}. In the other forward B comes out {moved} "
+        f"and is stored as {other:.{digits}g}: {second}. {turns}"
     )
 
 
@@ -77,7 +77,9 @@ def draw(best: float, gap: float, shift: float, format: str) -> Any:
             for i, (name, value) in enumerate((("A", exact[0]), ("B", exact[b]))):
                 kept, height = rounded(value, BITS[format]), row + 0.16 - 0.32 * i
                 look = {"color": style.PALETTE[i + 1], "marker": style.MARKERS[i], "linestyle": "none", "markersize": 8}
-                axes.annotate("", (kept, height), (value, height), arrowprops={"arrowstyle": "->", "color": "#555555"})
+                if abs(kept - value) > _FINEST * (high - low):
+                    arrow = {"arrowstyle": "->", "color": "#555555"}
+                    axes.annotate("", (kept, height), (value, height), arrowprops=arrow)
                 axes.plot(value, height, markerfacecolor="white", **look)
                 axes.plot(kept, height, **look, label=f"{name}, stored" if row else None)
         axes.set_yticks([0, 1], ["other shape", "one row"])
