@@ -89,11 +89,12 @@ def load(
     what, why_what = choose_dtype(dtype, where)
     source = _resolve(name)
     with _failures_explained(name, source):
-        model, tokenizer, path = _read(source, what, attn)
-        if where.type == "mps" and device == "auto" and not same_logits(model.float(), where):
+        if where.type == "mps" and device == "auto" and not same_logits(_read(source, torch.float32, attn)[0], where):
             where, why_where = torch.device("cpu"), "Apple's GPU gives other logits"
             what, why_what = choose_dtype(dtype, where)
-        model = model.to(device=where, dtype=what).eval().requires_grad_(False)
+        # Read in its dtype, never cast to it: a cast would round the rotary frequencies as well, which stay float32.
+        model, tokenizer, path = _read(source, what, attn)
+        model = model.to(device=where).eval().requires_grad_(False)
         model.name_or_path = str(path)
     give_back()
     return LoadedModel(

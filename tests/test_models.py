@@ -123,6 +123,14 @@ def test_auto_takes_bfloat16_only_where_the_cpu_computes_it(folder, monkeypatch,
     assert lm.why == why and lm.model.dtype == (torch.bfloat16 if native else torch.float32)
 
 
+def test_rotary_frequencies_are_not_rounded_to_the_dtype_of_the_weights(folder):
+    half = models.load(folder, dtype="bfloat16", device="cpu").model
+    whole = models.load(folder, dtype="float32", device="cpu").model
+    rounded = whole.model.rotary_emb.inv_freq.bfloat16().float()
+    assert not torch.equal(rounded, whole.model.rotary_emb.inv_freq)  # rounding would show
+    assert torch.equal(half.model.rotary_emb.inv_freq, whole.model.rotary_emb.inv_freq)
+
+
 @pytest.mark.parametrize("native, expected", [(True, torch.bfloat16), (False, torch.float16)])
 def test_auto_takes_bfloat16_only_where_the_gpu_computes_it(monkeypatch, native, expected):
     def is_bf16_supported(including_emulation=True):
