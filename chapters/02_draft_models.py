@@ -269,7 +269,7 @@ lengths = range(17)
 for i, alpha in enumerate((0.9, 0.8, 0.6, 0.3)):
     right.plot(lengths, [expected_tokens(alpha, g) for g in lengths], label=f"α = {alpha}", **style.line(i))
     right.axhline(1 / (1 - alpha), color=style.PALETTE[i], linewidth=0.8, linestyle=":")
-right.set(title="Output tokens by draft length", xlabel="γ", ylim=(0, 10.5))
+right.set(title="Output tokens by γ; dotted: 1/(1 − α)", xlabel="γ", ylim=(0, 10.5))
 right.legend(loc="upper left", fontsize=8)
 alt = "Left, probabilities of one to five output tokens, five the likeliest; right, tokens rise with γ to a ceiling."
 figures.save(fig, "02-tokens", alt=alt)
@@ -343,7 +343,8 @@ drafter = DraftModel(guesser, gamma, sampling=PLAIN)
 run, moments = stream(writer, [0, 1, 2, 3], drafter, max_new_tokens=100, sampling=PLAIN), []
 for done in run:
     drafts, kept = done.tree.tokens[1:].tolist(), done.verdict.accepted
-    moments.append(two_caches.Moment(list(run.context), drafts, kept, writer.length, guesser.length))
+    if len(done.tokens) == kept + 1:  # the limit may cut the last step short
+        moments.append(two_caches.Moment(list(run.context), drafts, kept, writer.length, guesser.length))
 shown = [next(moment for moment in moments if moment.accepted == k) for k in (0, 1, 3)]
 
 # %%
@@ -367,7 +368,8 @@ for k, words in sorted(table.items()):
 # ## The draft model of this book
 #
 # A draft model has to share the target's tokenizer, since the test compares probabilities of the *same* token. Families with a small enough member are rare: the default target is the smallest of its own. So its draft model was cut out of it: some of its layers, its embedding, some rows of its vocabulary projection; then trained to have the
-# target's laws, on text that the target had written. Training a draft model to imitate the target's law on the target's own output is what DistillSpec advises ([arXiv:2310.08461](https://arxiv.org/abs/2310.08461)); the loss is the distillation of Hinton and others ([arXiv:1503.02531](https://arxiv.org/abs/1503.02531)).
+# target's laws, on text that the target had written. The loss is the distillation of Hinton and others ([arXiv:1503.02531](https://arxiv.org/abs/1503.02531)) at temperature 1: the draft model's law is pulled towards the target's whole law, not only towards the token that was written. DistillSpec ([arXiv:2310.08461](https://arxiv.org/abs/2310.08461)) studies such training for draft models, and favors text that the *draft model* has
+# written; here the target wrote all of it.
 # A weight file has a card, which says how it was made:
 
 # %%

@@ -30,6 +30,8 @@ def moments(gamma, length=60):
     run = stream(target, [0, 1, 2], drafter, max_new_tokens=length)
     for step in run:
         drafts, accepted = step.tree.tokens[1:].tolist(), step.verdict.accepted
+        if len(step.tokens) < accepted + 1:
+            return  # the limit cut the last step short
         moment = Moment(list(run.context), drafts, accepted, target.length, draft.length)
         draft.cut = draft.read = 0
         drafter.propose(run.context, Budget(1, 1), Rng(0))  # one token: only what bringing it up to date takes

@@ -17,7 +17,7 @@ LOOKS = {
     "text": ("#FFFFFF", "", "text"),
     "held": ("#56B4E9", "", "in the cache, and of the text"),
     "stale": ("#D55E00", "xxx", "in the cache, rejected: to be cut"),
-    "read": ("#F0E442", "///", "to be read before the next draft"),
+    "read": ("#F0E442", "///", "of the text, not in the cache: to be read next"),
 }
 
 
