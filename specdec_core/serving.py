@@ -38,13 +38,9 @@ _ENGINE_BACKEND = (
 )
 _ONLY_BEFORE = "only in releases up to 1.2, whose TensorRT backend later ones removed"
 
-# Methods that need files of their own, with the settings that are written out for them.
-TRAINED: dict[str, dict[str, Any]] = {
-    "draft_model": {"model": "DRAFT_MODEL", "num_tokens": 5},
-    "mtp": {"gamma": 1},
-    "eagle": {"model": "EAGLE_HEAD", "gamma": 5, "topk": 4, "nodes": 16},
-    "medusa": {"model": "MEDUSA_HEADS", "gamma": 4},
-}
+# Methods that need files of their own: the names written out for them.
+TRAINED = {"draft_model": "DRAFT_MODEL", "mtp": None, "eagle": "EAGLE_HEAD", "medusa": "MEDUSA_HEADS"}
+_HEADS = 4  # of the Medusa that comes with this package
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def _complete(method: str, given: dict[str, Any]) -> dict[str, Any]:
     known = set(_LOOKUPS) | set(TRAINED) | {BASELINE, "cascade", "adaptive"}
     if method not in known:
         raise MethodError(f"no switches are known for {method!r}; known are: {', '.join(sorted(known))}.")
-    defaults = TRAINED[method] if method in TRAINED else all_settings(method)
+    defaults = all_settings(method)
     if unknown := [key for key in given if key not in defaults]:
         raise MethodError(
             f"{method} has no setting {', '.join(map(repr, unknown))}; it takes: {', '.join(defaults)}."
@@ -110,7 +106,16 @@ def _complete(method: str, given: dict[str, Any]) -> dict[str, Any]:
     s = {**defaults, **given}
     if method == "lookahead" and s["G"] is None:
         s["G"] = s["W"]
-    return s
+    return _trained(method, s) if method in TRAINED else s
+
+
+def _trained(method: str, s: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a trained drafter in the engines' terms: model, gamma, topk, nodes."""
+    model = s.get("model") or TRAINED[method]  # ours are no weights for an engine
+    gamma = {"eagle": s.get("depth"), "medusa": _HEADS}.get(method, s.get("num_tokens"))
+    chain = s.get("tree", "chain") == "chain"
+    nodes = (gamma if chain else s["total"]) + 1  # with the last token of the text
+    return {**s, "model": model, "gamma": gamma, "topk": 1 if chain else s["top_k"], "nodes": nodes}
 
 
 def _inner(method: str, note: str, more: dict[str, str]) -> dict[str, Switches]:
@@ -151,7 +156,7 @@ def _vllm(method: str, s: dict[str, Any]) -> Switches:
         config, same = _vllm_ngram(_LOOKUPS[method](s), 3, 1), False
         note = f"no {method}; prompt lookup needs no files either"
     elif method == "medusa":
-        config, same = _named("eagle", TRAINED["eagle"]), False
+        config, same = _named("eagle", _complete("eagle", {})), False
         note = "Medusa was removed before this release; EAGLE is the trained head it has"
     elif method != BASELINE:
         config = _named(method, s)
@@ -191,9 +196,8 @@ def _vllm_suffix(tokens: int, depth: int, requests: int, factor: float, least: f
 
 
 def _named(method: str, s: dict[str, Any]) -> dict[str, Any]:
-    model = {"model": s["model"]} if "model" in s else {}
-    length = s["num_tokens"] if method == "draft_model" else s["gamma"]
-    return {"method": method, **model, "num_speculative_tokens": length}
+    model = {"model": s["model"]} if s["model"] else {}
+    return {"method": method, **model, "num_speculative_tokens": s["gamma"]}
 
 
 def _sglang(method: str, s: dict[str, Any]) -> Switches:
@@ -227,12 +231,12 @@ def _sglang(method: str, s: dict[str, Any]) -> Switches:
     elif method in ("lookahead", "jacobi"):
         note = f"no {method}; {shared}"
     elif method == "draft_model":
-        flags = _sglang_model("STANDALONE", s["model"], s["num_tokens"], 1, s["num_tokens"] + 1)
+        flags = _sglang_model("STANDALONE", s["model"], s["gamma"], 1, s["nodes"])
     elif method == "mtp":
-        flags = _sglang_model("NEXTN", None, s["gamma"], 1, s["gamma"] + 1)
+        flags = _sglang_model("NEXTN", None, s["gamma"], 1, s["nodes"])
         note = "for models that come with such a module"
     elif method in ("eagle", "medusa"):
-        eagle = s if method == "eagle" else TRAINED["eagle"]
+        eagle = s if method == "eagle" else _complete("eagle", {})
         flags = _sglang_model("EAGLE", eagle["model"], eagle["gamma"], eagle["topk"], eagle["nodes"])
         same = method == "eagle"
         note = "EAGLE3 in place of EAGLE for a head of EAGLE-3"
@@ -272,7 +276,7 @@ def _tensorrt(method: str, s: dict[str, Any]) -> Switches:
         note += "" if same else "; with 2-grams its window is one Jacobi guess"
     elif method == "draft_model":
         config = "DraftTargetDecodingConfig"
-        fields = {"max_draft_len": s["num_tokens"], "speculative_model": s["model"]}
+        fields = {"max_draft_len": s["gamma"], "speculative_model": s["model"]}
     elif method == "mtp":
         config, fields = "MTPDecodingConfig", {"max_draft_len": s["gamma"]}
         note = "for models that come with such a module"
@@ -301,7 +305,7 @@ def _transformers(method: str, s: dict[str, Any]) -> Switches:
     elif method == "mtp":
         words, note = {"use_mtp": True}, "for models that come with such a module"
     elif method != BASELINE:
-        model = s if method == "draft_model" else TRAINED["draft_model"]
+        model = s if method == "draft_model" else _complete("draft_model", {})
         # Read from the assistant's own configuration; as arguments of generate() they would be ignored.
         schedule = 'num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0'
         before = f"draft.generation_config.update(num_assistant_tokens={model['num_tokens']}, {schedule}); "

@@ -12,6 +12,7 @@ from transformers import GenerationConfig
 from specdec_core import serving
 from specdec_core.drafters import REGISTRY
 from specdec_core.methods import BASELINE, MethodError
+from specdec_core.methods import settings as switches_settings
 from specdec_core.serving import ENGINES, SGLANG, TENSORRT, TRAINED, TRANSFORMERS, VLLM, switches
 
 METHODS = list(dict.fromkeys([*REGISTRY, *TRAINED]))
@@ -237,7 +238,7 @@ def test_transformers_runs_its_line_and_gives_the_greedy_tokens(method):
         exec(statement, names)
     assert torch.equal(eval(last, names), greedy)
     if first:
-        assert draft.generation_config.num_assistant_tokens == TRAINED["draft_model"]["num_tokens"]
+        assert draft.generation_config.num_assistant_tokens == switches_settings("draft_model")["num_tokens"]
 
 
 @pytest.mark.parametrize(
