@@ -1,0 +1,785 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 11 · Choosing
+#
+# > **The question of this chapter.** A load, a machine, a batch: which of this book's methods should run there, with how long a draft, and what would tell us later that it was the wrong one?
+#
+# **Afterwards you can**
+#
+# - put every method on one scale, tokens a step against the time of a step, and say why the order of τ is not the order of speed;
+# - compare methods on recorded answers, without running the target again, and race only the finalists;
+# - combine a lookup with a model, and say when the combination is slower than its parts;
+# - compute from $t(q, B)$ up to which batch a method pays;
+# - write your choice in the switches of four serving engines, and keep the four records that show whether it still holds.
+#
+# **Taken for granted:** chapter 10 (hit rate, replay, predicted speedup). Of the others only what each method is called and where its draft comes from, which is repeated here.
+#
+# **Time:** 35 minutes of reading. The cells take about two and a half minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
+
+# %% [markdown]
+# ## Set up
+
+# %%
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+if importlib.util.find_spec("specdec_core") is None:
+    places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    if not checkouts:
+        raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    importlib.invalidate_caches()
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown, display
+from specdec_core.lm import CachedLM
+from specdec_core.models import load
+from specdec_core.tables import markdown
+from specdec_core.viz import choosing, figures, style
+
+style.use()
+loaded = load("default")
+lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+print(loaded.why)
+
+# %% [markdown]
+# ## One scale for all methods
+#
+# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time on its draft. Let τ be the mean tokens of a step, and $\bar q$ its mean rows. The **price** of a step is its mean time in units of an ordinary one,
+#
+# $$r = \frac{\overline{t(q)} + \overline{d}}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{r},$$
+#
+# since ordinary decoding writes one token in $t(1)$, and a mean over tokens is the quotient of the two means over steps. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > r$.
+#
+# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $r = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5$ on 5 rows has $r = 2.9$: more tokens, and nearly nothing gained, 1.03.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+from specdec_core.costs import Costs
+from specdec_core.viz.choosing import Steps, speedup
+
+by_hand = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
+print(f"{speedup(Steps(rows=(1, 5), tokens=4, draft=0.05), by_hand):.2f}", end=" and ")
+print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
+
+# %% [markdown]
+# ## The same answers for all
+#
+# One question from each of the eight tasks, answered once by ordinary decoding. Greedy answers do not depend on the drafter, so that every drafter which reads tokens can be replayed on them, as in chapter 10. Two things are new. Heads and feature drafters read the target's *states*, so those of each answer are kept as well, from one forward over
+# the finished text. And the replay goes through the package's own loop, with a recording in the target's place: whatever a drafter does, combinations included, it meets what it would meet live, and its drafting is timed on the way.
+
+# %%
+from specdec_core.costs import measure
+from specdec_core.engine import generate
+from specdec_core.stopping import Stop
+from specdec_core.workloads import TASKS, encode, own
+
+LENGTH = 40
+stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
+prompts = {question.task: encode(question.turns[0], tokenizer) for question in own(limit=1)}
+generate(lm, prompts["math"], max_new_tokens=4)  # first calls are slow
+plain = {task: generate(lm, prompt, max_new_tokens=LENGTH, stop=stop) for task, prompt in prompts.items()}
+texts = {task: [*prompts[task], *plain[task].tokens] for task in TASKS}
+states = {task: lm.prefill(text, needs_hidden=True) for task, text in texts.items()}  # (tokens, D) each
+costs = measure(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=5, batches=(1, 2, 4, 8, 16))
+print(f"{sum(len(run.tokens) for run in plain.values())} tokens; t(1) = {1e3 * costs.t(1):.1f} ms;", end=" ")
+print(", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (5, 9, 17, 33, 65)), "t(1)")
+
+# %%
+from specdec_core.interface import LMOutput
+
+
+class Recorded:
+    """A target that says again what it said, states and all; behind anything else it says token 0."""
+
+    bos_id, max_length, vocab_size = None, lm.max_length, lm.vocab_size
+
+    def __init__(self, task):
+        self.text, self.states, self.length = texts[task], states[task], 0
+
+    def prefill(self, ids, reserve=0, needs_hidden=False):
+        self.length = len(ids)
+        return self.states[: len(ids)] if needs_hidden else None
+
+    def forward(self, tree, needs_hidden=False):
+        places, known = self.length + tree.depths, len(self.text)  # where the token of each row stands
+        right, logits = [True], torch.zeros(len(places), self.vocab_size)
+        for row, place in enumerate(places):
+            if row:
+                said = place < known and self.text[place] == tree.tokens[row]
+                right.append(said and right[tree.parents[row]])
+            if right[row] and place + 1 < known:
+                logits[row, self.text[place + 1]] = 1.0
+        return LMOutput(logits, self.states[np.minimum(places, known - 1)] if needs_hidden else None)
+
+    def commit(self, path):
+        self.length += len(path)
+
+
+# %%
+def replay(drafter):
+    """task -> the trace of a greedy run with the recorded answer."""
+    return {task: generate(Recorded(task), prompts[task], drafter, max_new_tokens=len(plain[task].tokens)).trace
+            for task in TASKS}  # fmt: skip
+
+
+# %% [markdown]
+# The list of methods is the package's registry, each with its default settings. Two things have to be brought along. REST needs a datastore, which we build here in memory, of code that every machine has (chapter 08). The trained drafters need weights, which belong to one target: where the weights for this target are missing, the method is
+# left out, and said to be.
+
+# %%
+from specdec_core.datastore import SuffixStore
+from specdec_core.datastore.texts import code_files, read_texts, tokenized
+from specdec_core.drafters import REGISTRY, REST
+from specdec_core.errors import SpecdecError
+from specdec_core.methods import BASELINE, Context, build
+
+documents, size = [], 0
+for document in tokenized(read_texts(iter(code_files())), tokenizer):
+    documents.append(document)
+    size += len(document) + 1
+    if size > 300_000:
+        break
+store = SuffixStore.in_memory(documents, max(tokenizer.get_vocab().values()) + 1)
+context = Context(lm, tokenizer, costs, weights_hash=lambda: loaded.weights_hash)
+
+# %%
+drafters, missing = {}, []
+for name in REGISTRY:
+    try:
+        drafters[name] = REST(store, vocab_size=lm.vocab_size) if name == "rest" else build(name, context)
+    except SpecdecError:
+        missing.append(name)
+drafters.pop(BASELINE)
+MODELS = ("draft_model", "mtp", "eagle", "medusa")
+trained = [name for name in MODELS if name in drafters]
+lookups = [name for name in drafters if name not in (*MODELS, "cascade", "adaptive")]
+print("methods:", ", ".join(drafters))
+print(f"datastore: {len(store):,} tokens; no weights for this target:", ", ".join(missing) or "none is missing")
+
+# %% [markdown]
+# Two methods cannot be replayed: Jacobi and lookahead decoding read what the target says *after a wrong token*, and no recording has that. They run live. All others are replayed, each with one drafter for the eight answers in turn, so that suffix decoding may remember the earlier ones.
+
+# %%
+LIVE = ("jacobi", "lookahead")
+traces = {}  # method -> task -> trace
+for name, drafter in drafters.items():
+    if name in LIVE:
+        runs = {task: generate(lm, prompts[task], drafter, max_new_tokens=LENGTH, stop=stop) for task in TASKS}
+        traces[name] = {task: run.trace for task, run in runs.items()}
+    else:
+        traces[name] = replay(drafter)
+
+
+def steps_of(trace, model=False):
+    """What `choosing` needs of a run: rows, tokens, and the time of drafting over t(1)."""
+    drafting = (trace.seconds["draft"] + trace.seconds["observe"]) / trace.target_calls
+    rows = tuple(len(step.tree.tokens) for step in trace.steps)
+    return Steps(rows, trace.emitted, drafting / costs.t(1), model)
+
+
+steps = {name: {task: steps_of(run, name in MODELS) for task, run in by_task.items()}
+         for name, by_task in traces.items()}  # fmt: skip
+
+# %% [markdown]
+# ## All methods, all tasks
+#
+# First the steps: τ, which is the same on every machine.
+
+# %%
+def plainly(name):
+    return name.replace("_", " ")
+
+
+rows = [[plainly(name), *(f"{steps[name][task].tau:.2f}" for task in TASKS)] for name in steps]
+display(Markdown(markdown(rows, ["τ", *map(plainly, TASKS)])))
+
+# %% [markdown]
+# Then the clock: the speedup predicted from each step's rows by the measured $t(q)$, plus the time that drafting took in the replay.
+
+# %%
+gains = {(name, task): speedup(steps[name][task], costs) for name in steps for task in TASKS}
+mean = {name: float(np.exp(np.mean([np.log(gains[name, task]) for task in TASKS]))) for name in steps}
+order = sorted(mean, key=lambda name: -mean[name])
+fig = choosing.table({(name, task): gains[name, task] for name in order for task in TASKS})
+alt = "Predicted speedup of every method on every task, a number in each field; losses are hatched, the best framed."
+figures.save(fig, "11-all", alt=alt, model=loaded)
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 4.4))
+whole = {}
+for i, name in enumerate(order):
+    all_steps = [steps[name][task] for task in TASKS]
+    count = sum(len(s.rows) for s in all_steps)
+    tau = sum(s.tokens for s in all_steps) / count
+    price = sum(sum(costs.break_even(q) for q in s.rows) + s.draft * len(s.rows) for s in all_steps) / count
+    whole[name] = tau, price
+    axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none", markersize=9,
+              markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")  # fmt: skip
+right = 1.1 * max(price for _, price in whole.values())
+for level in (0.5, 0.75, 1, 1.25, 1.5, 2):
+    axes.plot([0, right], [0, level * right], color="#7F7F7F", linewidth=2 if level == 1 else 0.8, linestyle="--")
+    axes.annotate(f"{level:g}×", (right, level * right), fontsize=8, annotation_clip=True)
+top = 1.15 * max(tau for tau, _ in whole.values())
+axes.set(xlabel="r, price of a step over t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
+axes.legend(title="method: τ / r", loc="center left", bbox_to_anchor=(1.06, 0.5))
+alt = "Tokens a step against the price of a step, a marker a method; rays from the origin are lines of equal speedup."
+figures.save(fig, "11-price", alt=alt, model=loaded)
+
+# %%
+by_tau = sorted(whole, key=lambda name: -whole[name][0])
+by_speed = sorted(whole, key=lambda name: -whole[name][0] / whole[name][1])
+print("by τ:    ", ", ".join(by_tau))
+print("by speed:", ", ".join(by_speed))
+print(f"{sum(a != b for a, b in zip(by_tau, by_speed))} of {len(by_tau)} methods change their place.")
+
+# %% [markdown]
+# *Every ray is one speedup; the heavy one is break-even.* A method moves up by better drafts and left by cheaper ones; on a machine where rows and drafting cost less, all points slide to the left, by different amounts. That is why a ranking in a paper is a ranking on its machine.
+#
+# ### A paragraph each
+#
+# What each needs and where its draft comes from does not depend on the run. The rest does, and is written by the cell.
+
+# %%
+ABOUT = {
+    "prompt_lookup": ("05", "the request's own text", "nothing"),
+    "ngram": ("09", "the request's own text, with counts", "nothing"),
+    "jacobi": ("06", "the target's last round, wrong rows included", "nothing; rows in every step"),
+    "lookahead": ("07", "n-grams that the target writes on the side", "nothing; a fixed, wide forward"),
+    "rest": ("08", "a corpus, sorted beforehand", "a datastore in the target's tokens, six bytes a token or so"),
+    "suffix_decoding": ("09", "all that the session has seen", "memory that grows with the session; few tokens at its start"),
+    "draft_model": ("02", "a smaller model with the same tokenizer", "its weights, a second cache, one forward a drafted token"),
+    "medusa": ("03", "heads on the target's last state", "trained heads, a tree mask, access to the states"),
+    "mtp": ("03", "a module on state and token, recursively", "a trained module, access to the states"),
+    "eagle": ("04", "a layer that continues states, recursively", "a trained layer, a tree mask, access to the states"),
+    "cascade": ("11", "two of the others, the second on a miss", "what both need"),
+    "adaptive": ("11", "another one, as long as it pays", "what that one needs, and t(q)"),
+}  # fmt: skip
+
+
+# %%
+def listed(tasks):
+    return ", ".join(plainly(task) for task in tasks) or "no task"
+
+
+def paragraph_on(name):
+    """What it needs, where its draft comes from, where it wins and loses here."""
+    chapter, source, needs = ABOUT.get(name, ("–", "see its docstring", "see its docstring"))
+    ranked = sorted(TASKS, key=lambda task: -gains[name, task])
+    first = [task for task in TASKS if gains[name, task] == max(gains[other, task] for other in order)]
+    lost = [task for task in TASKS if gains[name, task] < 1]
+    tau, price = whole[name]
+    return (
+        f"**{plainly(name)}** (chapter {chapter}). *Draft from:* {source}. *Needs:* {needs}. Here τ = {tau:.2f} for a step of {price:.2f} $t(1)$, of which drafting is "
+        f"{np.mean([steps[name][task].draft for task in TASKS]):.2f}. Best on {plainly(ranked[0])} ({gains[name, ranked[0]]:.2f}), worst on {plainly(ranked[-1])} ({gains[name, ranked[-1]]:.2f}); "
+        f"first of all on {listed(first)}; a loss on {listed(lost)}."
+    )
+
+
+display(Markdown("\n\n".join(paragraph_on(name) for name in order)))
+
+# %% [markdown]
+# One question a task and forty tokens of answer are enough to *see* how the methods differ. They are too few to choose by; that is what the last section is for.
+#
+# ## Model-free against trained
+#
+# The two families fail differently. A lookup depends on the *text*: without a copy, there is nothing to find. A trained drafter depends on its *training*: it drafts everywhere, and pays for that in every step. So look at the first drafted token, over all steps, misses included: $\alpha_1$ of chapter 10.
+
+# %%
+def alpha_1(name, task):
+    """The share of all steps whose first drafted token was accepted."""
+    run = traces[name][task]
+    return sum(len(step.tokens) > 1 for step in run.steps) / run.target_calls
+
+
+def best_of(names, task):
+    return max(names, key=lambda name: gains[name, task])
+
+
+table = []
+for task in TASKS:
+    cells = [plainly(task)]
+    for family in (lookups, trained):
+        name = best_of(family, task) if family else None
+        cells += [plainly(name), f"{alpha_1(name, task):.2f}", f"{gains[name, task]:.2f}"] if name else ["–"] * 3
+    table.append(cells)
+columns = ["task", "best model-free", "its α₁", "its speedup", "best trained", "its α₁ ", "its speedup "]
+display(Markdown(markdown(table, columns)))
+
+# %%
+def spread(name):
+    values = [alpha_1(name, task) for task in TASKS]
+    return f"{plainly(name)} {min(values):.2f} to {max(values):.2f}"
+
+
+copying, free = ("summarize", "edit_code", "complete_code", "translate"), ("chat", "write")
+said = "No trained weights for this target are at hand, so only the model-free half could be compared."
+if trained:
+    wins = {task: gains[best_of(lookups, task), task] >= gains[best_of(trained, task), task] for task in TASKS}
+    ok = sum(wins[task] for task in copying) + sum(not wins[task] for task in free)
+    said = (
+        f"Over the tasks $\\alpha_1$ goes, for {'; '.join(map(spread, [*lookups[:1], *trained]))}. Of the six tasks that the rule speaks of, it names the faster family for {ok} here: a model-free method is "
+        f"faster on {listed(task for task in copying if wins[task])} of the four, a trained one on {listed(task for task in free if not wins[task])} of the two. "
+        f"Losses there are in both families: the best model-free method loses on {listed(task for task in TASKS if gains[best_of(lookups, task), task] < 1)}, the best trained one on "
+        f"{listed(task for task in TASKS if gains[best_of(trained, task), task] < 1)}."
+    )
+display(Markdown(
+    "> **The notes say …** (model-free chapter, section 11) when to choose which: model-free methods for summaries, code, translation and reuse of long contexts; trained ones where text is free, because their acceptance is *stable*, for EAGLE about 0.8, in any context. "
+    "As a first guess that is fair; as a rule it leaves out the price. A trained drafter's $\\alpha_1$ depends on the text as well, and its speedup on $d$, which no acceptance rate contains. "
+    f"**Measured:** {said}"
+))
+
+# %% [markdown]
+# The weights of this book's drafters were trained for minutes on a small machine. A drafter trained for days accepts more; the price of its step stays what it is. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/r$. If that is not enough, no training will help.
+
+# %%
+for name in trained:
+    depths = [int(step.tree.depths.max()) for task in TASKS for step in traces[name][task].steps if step.tree.size]
+    tau, price = whole[name]
+    print(f"{name:12} τ = {tau:.2f}, r = {price:.2f}: {tau / price:.2f} times; with a perfect drafter of its depth {(max(depths) + 1) / price:.2f}")
+print("" if trained else "no trained drafter here")
+
+# %% [markdown]
+# ## Lookup first, a model when it misses
+#
+# A lookup costs nothing when it misses, and a model has an answer always. So ask the lookup first: a **cascade**. Let a share $h$ of the steps be the lookup's, with $T_1$ tokens in a time $r_1$ each, and the others the model's, with $T_2$ in $r_2$. Tokens over time:
+#
+# $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,r_1 + (1 - h)\,r_2},$$
+#
+# which lies *between* $T_1/r_1$ and $T_2/r_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step. **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
+#
+# **By hand.** $h = 0.4$; the model has $T_2 = 2$ in $r_2 = 1.6$, a rate of 1.25. Good hits, $T_1 = 2.5$ in $r_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone. Poor hits, $T_1 = 1.3$ in the same time: $(0.52 + 1.2)/1.46 = 1.18$, worse.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def cascade_speedup(h, T_1, r_1, T_2, r_2):
+    return (h * T_1 + (1 - h) * T_2) / (h * r_1 + (1 - h) * r_2)
+
+
+print(f"good hits {cascade_speedup(0.4, 2.5, 1.25, 2.0, 1.6):.2f}, poor hits {cascade_speedup(0.4, 1.3, 1.25, 2.0, 1.6):.2f}, no lookup {2.0 / 1.6:.2f}")
+
+# %% [markdown]
+# The knob is the shortest match that counts as a hit, `min_n`. Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it. All replayed:
+
+# %%
+from specdec_core.drafters import Cascade, PromptLookup
+
+
+def overall(name_or_traces, model=False):
+    """Geometric mean over the tasks of the predicted speedup."""
+    return float(np.exp(np.mean([np.log(speedup(steps_of(run, model), costs)) for run in name_or_traces.values()])))
+
+
+others = trained or [name for name in lookups if name not in ("prompt_lookup", *LIVE)]
+second = max(others, key=mean.__getitem__)
+cascades = {n: replay(Cascade(PromptLookup(min_n=n, max_n=max(n, 3)), drafters[second])) for n in (1, 2, 3, 4)}
+alone = {n: replay(PromptLookup(min_n=n, max_n=max(n, 3))) for n in cascades}
+table = []
+for n, runs in cascades.items():
+    every = [step for run in alone[n].values() for step in run.steps]
+    hits = [len(step.tokens) for step in every if step.tree.size]
+    cells = [f"{len(hits) / len(every):.2f}", f"{np.mean(hits):.2f}" if hits else "–"]
+    table.append([str(n), *cells, f"{overall(alone[n]):.2f}", f"{overall(runs):.2f}", f"{mean[second]:.2f}"])
+display(Markdown(markdown(table, ["min_n", "share of hits, lookup alone", "tokens a hit", "lookup alone", "cascade", f"{plainly(second)} alone"])))
+
+# %%
+best_n = max(cascades, key=lambda n: overall(cascades[n]))
+c = {n: overall(runs) for n, runs in cascades.items()}
+parts = max(mean[second], overall(alone[best_n]))
+worse = [str(n) for n in cascades if c[n] < max(mean[second], overall(alone[n]))]
+display(Markdown(
+    "> **The notes say …** (model-free chapter, section 4.3) that prompt lookup is a plug-in without cost, to be combined with other drafters rather than used by itself. Its lookup is free; its *hits* are not: they cost rows, and in a cascade they cost the draft that was not asked for. "
+    f"**Measured**, in front of {plainly(second)}: with `min_n` = 1 the cascade is predicted at {c[1]:.2f}, with {best_n} at {c[best_n]:.2f}; the better of its two parts alone, at that `min_n`, {parts:.2f}. "
+    + (f"With `min_n` = {', '.join(worse)} the combination is slower than one of its parts." if worse else "At every `min_n` it is at least as fast as its parts.")
+    + " And by itself prompt lookup is " + ("a gain" if mean["prompt_lookup"] > 1 else "no gain") + f" over these tasks, {mean['prompt_lookup']:.2f} with its default settings."
+))
+
+# %% [markdown]
+# By name it is `cascade:first=prompt_lookup,second=eagle`, with default settings of both; in code any two drafters, as above. Both observe every step, so that the model has the whole text in its cache when it is asked again: it reads what it missed in one forward.
+#
+# ## Drafting only when it pays
+#
+# The other remedy for a poor draft is not to make it. `Adaptive` keeps, for each place of the draft, a running mean of how often it was accepted lately; with $t(q)$ it computes for every length $m$ the rate $(1 + a(m))\,/\,(t(m + 1) + d(m))$ and takes the best, $m = 0$ among them. For a lookup that costs nothing to watch: the text that comes
+# anyway tells what a draft that was not made would have been worth. For a drafter that costs something, now and then a trial does. We give it suffix decoding, its default, and the trained drafter, whose $d$ is the time measured above:
+
+# %%
+from specdec_core.drafters import Adaptive
+
+versions = {("suffix_decoding", "as it is"): traces["suffix_decoding"], ("suffix_decoding", "adaptive"): traces["adaptive"]}
+if trained:
+    d = float(np.mean([steps[second][task].draft for task in TASKS])) * costs.t(1)
+    versions[second, "as it is"] = traces[second]
+    versions[second, "adaptive"] = replay(Adaptive(drafters[second], costs.t, lambda nodes: d))
+table = []
+for (name, how), runs in versions.items():
+    found = {task: speedup(steps_of(run, name in MODELS), costs) for task, run in runs.items()}
+    low = min(found, key=found.get)
+    drafted = sum(run.drafted for run in runs.values()) / sum(run.target_calls for run in runs.values())
+    table.append([plainly(name), how, f"{drafted:.1f}", f"{found[low]:.2f} ({plainly(low)})", f"{max(found.values()):.2f}", f"{overall(runs):.2f}"])
+display(Markdown(markdown(table, ["method", "drafts", "tokens drafted a step", "worst task", "best", "mean"])))
+
+# %%
+for name in dict.fromkeys(name for name, _ in versions):
+    plain_mean, adapted = (overall(versions[name, how]) for how in ("as it is", "adaptive"))
+    verdict = "gains by choosing" if adapted > 1.005 * plain_mean else "loses by choosing" if adapted < 0.995 * plain_mean else "is as fast either way"
+    print(f"{name}: mean {plain_mean:.2f} as it is, {adapted:.2f} adaptive; it {verdict}.")
+
+# %% [markdown]
+# What it protects against is a task on which drafts fail for long; what it costs is the first steps of each kind, in which it has to find out. Forty tokens are short for that. Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
+#
+# ## What a batch does to it
+#
+# Up to here one sequence had the machine to itself. A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$. Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/R)$, in units of the time to read the weights, with the ridge at $R$ rows. With τ tokens a step from $q$ rows and free drafts,
+#
+# $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/R)}{\max(1, Bq/R)} = \begin{cases}\tau & B \le R/q \quad\text{(rows are free)}\\ \tau R/(Bq) & R/q \le B \le R\\ \tau/q & B \ge R \quad\text{(every row costs)}\end{cases}$$
+#
+# It is a gain until
+#
+# $$B^* = R \cdot \frac{\tau}{q}.$$
+#
+# For $\tau \le q$ always: a step cannot write more tokens than it has rows. So **on a busy enough machine every method loses**, whatever its acceptance, and what decides how long it holds is $\tau/q$, the tokens a *row* yields. Not τ. Long drafts and wide trees raise τ and lower $\tau/q$.
+#
+# **By hand.** $R = 40$. A chain of 5 drafts with τ = 3: $q = 6$, $B^* = 20$. A tree of 60 nodes with τ = 4: $q = 61$, $B^* = 2.6$.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+machine = choosing.roofline(40, batches=(1, 2, 4, 8, 16, 20, 32, 64))
+for name, one in {"chain of 5, τ = 3": Steps((6,), 3, 0.0), "tree of 60, τ = 4": Steps((61,), 4, 0.0)}.items():
+    values = ", ".join(f"{speedup(one, machine, B):.2f}" for B in (1, 2, 4, 8, 16, 20, 32, 64))
+    print(f"{name}: B* = {40 * one.tau / one.rows[0]:.1f}; at B = 1, 2, 4, 8, 16, 20, 32, 64: {values}")
+
+# %% [markdown]
+# **Measured.** `costs.measure` has timed forwards in which several sequences, each with its own cache, share the rows: $t(q, B)$. The speedups are *predicted* from it, since the loop of this package decodes one sequence at a time. Sequences of a batch take different steps, so the rows of $B$ recorded steps, drawn at random, are added up. A drafter's model is run for the batch as well,
+# and we let it grow as the target's own one-row forward does, $d\,t(1, B)/t(1)$; searches are made one after the other, $B\,d$.
+
+# %%
+SIZES = [part.batch for part in costs.by_batch]
+print("B:              ", "".join(f"{B:7}" for B in SIZES))
+for q in (1, 5, 9, 17):
+    known = [f"{costs.t(q, B) / costs.t(1):7.2f}" if q <= part.widths[-1] else "      –" for B, part in zip(SIZES, costs.by_batch)]
+    print(f"t({q}, B) / t(1): ".ljust(17), "".join(known))
+
+# %%
+def over_tasks(name, B):
+    """Geometric mean over the tasks; nan if one is not known."""
+    return float(np.exp(np.mean([np.log(speedup(steps[name][task], costs, B)) for task in TASKS])))
+
+
+shown = list(dict.fromkeys([*order[:4], *[name for name in order if name in trained][:2], "lookahead"]))
+fig, axes = plt.subplots(figsize=(7.6, 4.0))
+curves = {name: [over_tasks(name, B) for B in SIZES] for name in order}
+for i, name in enumerate(shown):
+    axes.plot(SIZES, curves[name], label=plainly(name), **style.line(i))
+axes.axhline(1, color="black", linewidth=1)
+axes.set_xscale("log", base=2)
+axes.set_xticks(SIZES, SIZES)
+axes.set(xlabel="B, sequences in a forward", ylabel="predicted speedup, mean over tasks", ylim=(0, None))
+axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+alt = "Predicted speedup against the number of sequences in a batch for several methods; lines fall as the batch grows."
+figures.save(fig, "11-batch", alt=alt, model=loaded)
+
+# %%
+def limit(name):
+    """Where the curve falls to 1: a batch, or words."""
+    known = [(B, value) for B, value in zip(SIZES, curves[name]) if not np.isnan(value)]
+    if known[0][1] <= 1:
+        return "never a gain"
+    for (a, x), (b, y) in zip(known, known[1:]):
+        if y <= 1:
+            return f"up to B ≈ {a + (b - a) * (x - 1) / (x - y):.1f}"
+    return f"at B = {known[-1][0]} still"
+
+
+table = []
+for name in order:
+    widths = np.mean([np.mean(steps[name][task].rows) for task in TASKS])
+    values = ["–" if np.isnan(value) else f"{value:.2f}" for value in curves[name]]
+    table.append([plainly(name), f"{widths:.1f}", f"{whole[name][0] / widths:.2f}", *values, limit(name)])
+display(Markdown(markdown(table, ["method", "q, rows a step", "τ / q", *(f"B = {B}" for B in SIZES), "a gain"])))
+
+# %%
+ratio = {name: whole[name][0] / np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
+kept = [name for name in order if not np.isnan(curves[name][2]) and curves[name][0] > 1]
+left = {name: curves[name][2] / curves[name][0] for name in kept}
+heads = [name for name in ("eagle", "medusa") if name in drafters]
+where = "; ".join(f"{plainly(name)} has τ/q = {ratio[name]:.2f}, {limit(name)}" for name in dict.fromkeys([*heads, "lookahead", *order[:1]]))
+display(Markdown(
+    "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps; the batch takes it from all of them. "
+    "What separates them is the number of rows for a token: a tree of heads has many, too. A chain of one or two drafts holds longest, whoever drafts it. "
+    f"**Here:** {where}."
+))
+print("share of the speedup left at B = 4:", ", ".join(f"{name} {left[name]:.0%} (τ/q = {ratio[name]:.2f})" for name in sorted(left, key=left.get)) or "no method gained at B = 1")
+
+# %% [markdown]
+# Engines therefore let the length of a draft depend on the batch, or stop drafting above some load. If yours has no such switch, choose for the batch that it runs *most of the time*, not for the benchmark with one request.
+#
+# ## Choose yourself
+#
+# All of the above in one picture: a task, a batch, and the costs of a forward: measured here, or rooflines with their ridge at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$). Things to find out: which method wins on a GPU-like machine that loses here? Which winner changes first as the batch grows? On which task is no choice good?
+
+# %%
+machines = {"measured here": costs} | {f"roofline, ridge at {R} rows": choosing.roofline(R) for R in (8, 64, 256)}
+choosing.chooser({task: {name: steps[name][task] for name in order} for task in TASKS}, machines)
+
+# %% [markdown]
+# ## The finalists, live
+#
+# A prediction chooses whom to race, and does not replace the race. The best model-free method, the best trained one and the better combination decode the eight prompts for real, in turns, each beginning at another place in the order from task to task (`specdec race` does the same and repeats it).
+
+# %%
+from specdec_core.bench import rotated
+
+replayed = [name for name in lookups if name not in LIVE]
+chosen = [max(replayed, key=mean.__getitem__)]
+chosen += [max(trained, key=mean.__getitem__)] if trained else []
+chosen += [max(("cascade", "adaptive"), key=mean.__getitem__)]
+racers = {BASELINE: build(BASELINE, context), **{name: drafters[name] for name in chosen}}
+if chosen[-1] == "cascade" or overall(cascades[best_n]) > mean[chosen[-1]]:
+    racers.pop(chosen.pop())
+    chosen.append(f"prompt lookup > {second}")
+    racers[chosen[-1]] = Cascade(PromptLookup(min_n=best_n, max_n=max(best_n, 3)), drafters[second])
+race = {}
+for place, task in enumerate(TASKS):
+    for name in rotated(list(racers), place):
+        race[name, task] = generate(lm, prompts[task], racers[name], max_new_tokens=LENGTH, stop=stop)
+
+
+# %%
+def pace(run):
+    """Seconds a token, reading the prompt left out."""
+    return run.trace.decode_seconds / len(run.tokens)
+
+
+predicted = {name: {task: speedup(steps_of(race[name, task].trace), costs) for task in TASKS} for name in chosen}
+measured = {name: {task: pace(race[BASELINE, task]) / pace(race[name, task]) for task in TASKS} for name in chosen}
+fig, axes = plt.subplots(figsize=(7.6, 3.8))
+for i, name in enumerate(chosen):
+    at = np.arange(len(TASKS)) + 0.27 * (i - 1)
+    axes.bar(at, list(measured[name].values()), width=0.25, label=plainly(name), **style.bar(i))
+    axes.plot(at, list(predicted[name].values()), linestyle="none", marker="_", markersize=9, color="black", markeredgewidth=2,
+              label="predicted from its steps" if not i else None)  # fmt: skip
+axes.axhline(1, color="black", linestyle="--", linewidth=1)
+axes.set_xticks(range(len(TASKS)), [plainly(task).replace(" ", "\n") for task in TASKS])
+axes.set(ylabel="speedup, measured")
+axes.grid(axis="x", visible=False)
+fig.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=4)
+alt = "Measured speedups of the finalists by task as bars, with a mark where the prediction from their steps lies."
+figures.save(fig, "11-race", alt=alt, model=loaded)
+
+# %%
+final = {name: float(np.exp(np.mean(np.log(list(measured[name].values()))))) for name in chosen}
+for name in chosen:
+    same = sum(race[name, task].tokens == plain[task].tokens for task in TASKS)
+    off = np.mean([abs(measured[name][task] / predicted[name][task] - 1) for task in TASKS])
+    torn = [task for task in TASKS if race[name, task].trace.tokens_per_call > 1.03 and measured[name][task] < 1]
+    print(f"{name}: measured {final[name]:.2f} on average; predictions off by {off:.0%}; {same} of {len(TASKS)} answers token for token (chapter 12)")
+    print(f"    fewer steps and yet slower on: {listed(torn)}")
+winner = max(final, key=final.get)
+verdict = f"{plainly(winner)} wins, {final[winner]:.2f}" if final[winner] > 1 else "no finalist gains: decode without drafts"
+print(f"Over these eight questions {verdict}. One run each; a difference of a few per cent means nothing.")
+
+# %% [markdown]
+# And was the *replay* the live run? The steps are the same as long as the answers are:
+
+# %%
+pairs = [(name, task) for name in chosen if name in traces and name not in ("suffix_decoding", "adaptive", "cascade")
+         for task in TASKS if race[name, task].tokens == plain[task].tokens]  # fmt: skip
+equal = sum([(len(s.tree.tokens), len(s.tokens)) for s in race[name, task].trace.steps]
+            == [(len(s.tree.tokens), len(s.tokens)) for s in traces[name][task].steps] for name, task in pairs)  # fmt: skip
+print(f"{equal} of {len(pairs)} runs with the recorded answer took the recorded steps; methods with a memory of the session are left out, they have seen these answers already")
+
+# %%
+complex_ = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
+widest = max(complex_, key=complex_.get)
+display(Markdown(
+    "> **The notes say …** (five routes, last section) that long drafts, large batches and complex trees need not be faster, and that acceptance lengths, time a round, throughput and memory should be recorded together. **That holds**, and can be said with numbers: the widest forwards here are those of "
+    f"{plainly(widest)}, {complex_[widest]:.0f} rows for τ = {whole[widest][0]:.2f}, predicted {mean[widest]:.2f}; the fastest method by prediction, {plainly(order[0])}, has {complex_[order[0]]:.1f} rows. "
+    "Its table of situations (a draft model for general service with memory to spare, MTP where the model brings it, EAGLE and Medusa where one can train, prompt lookup where answers repeat their input) says what is *possible*. "
+    f"It does not say what is fastest: on {listed(task for task in TASKS if trained and gains[best_of(lookups, task), task] < gains[best_of(trained, task), task])} that is a trained method here, on the other tasks a model-free one or none."
+))
+
+# %% [markdown]
+# ## The same switches elsewhere
+#
+# What you have chosen here has to be said to an engine in its own words. The package writes them, from the sources and documentation of these releases:
+
+# %%
+from specdec_core.serving import ENGINES, WHERE, switches
+
+print("; ".join(f"{engine} {WHERE[engine][0]}" for engine in ENGINES))
+table = []
+for name in order:
+    said = switches(name)
+    table.append([plainly(name), *("has it" if said[engine].same else "nearest only" for engine in ENGINES)])
+display(Markdown(markdown(table, ["method", *ENGINES])))
+
+# %%
+def lines(name):
+    """The switches of all engines for a method with its default settings."""
+    text = f"**{plainly(name)}**\n\n"
+    for engine, it in switches(name).items():
+        head = f"{engine} {it.version}" + ("" if it.same else ", nearest it has")
+        text += f"{head}\n```\n{it.line}\n```\n" + (f"{it.note[0].upper()}{it.note[1:]}.\n\n" if it.note else "\n")
+    return text
+
+
+wanted = dict.fromkeys([chosen[0], *(trained and [max(trained, key=mean.__getitem__)] or ["eagle"])])
+display(Markdown("\n".join(lines(name) for name in wanted)))
+
+# %% [markdown]
+# Versions are part of the answer: between two of them switches are renamed and methods dropped. The defaults differ, too; give the lengths. And an engine's *name* for a method does not say what it drafts: several have no tree, or one memory for all requests.
+#
+# ## What to record
+#
+# A choice is made once, the load changes every day. Four records tell whether it still holds, and each catches what the others do not.
+#
+# | record | catches | unseen without it |
+# |:--|:--|:--|
+# | the distribution of tokens a step | a change of the text; a draft that is too long | a mean of 3 may be 3, 3, 3, 3 or 1, 1, 1, 9 |
+# | time of a round, by phase, with its high quantiles | slow drafting, wide forwards, larger batches | τ rises while the clock stands still |
+# | end-to-end throughput, prompts included | what the user gets | decoding is not all: prompts have to be read |
+# | memory | caches and weights that took the place of sequences | a gain a request, a loss in requests at a time |
+#
+# **Why the distribution.** A chain cut to γ drafts keeps $\min(k, \gamma)$ of its $k$ accepted ones. So the shares $P(k \ge i)$ that were recorded with a long draft give τ for *every shorter one*: $\tau(\gamma) = 1 + \sum_{i \le \gamma} P(k \ge i)$. *By hand:* from the lengths 1, 1, 1, 9 a cut to two drafts leaves 1, 1, 1, 3, τ = 1.5; from 3, 3, 3, 3
+# it leaves all, τ = 3. One mean, two decisions.
+
+# %%
+# NBVAL_CHECK_OUTPUT
+def cut(lengths, gamma):
+    """Tokens a step if drafts had been cut to gamma tokens; lengths count the target's own token."""
+    return 1 + sum(np.mean([length - 1 >= i for length in lengths]) for i in range(1, gamma + 1))
+
+
+print([float(cut(lengths, 8)) for lengths in ([1, 1, 1, 9], [3, 3, 3, 3])], [float(cut(lengths, 2)) for lengths in ([1, 1, 1, 9], [3, 3, 3, 3])])
+
+# %%
+watched = [race[chosen[0], task].trace for task in TASKS]
+live_steps = [step for trace in watched for step in trace.steps]
+lengths = [len(step.tokens) for step in live_steps]
+rounds = np.array([sum(step.seconds.values()) for step in live_steps]) * 1e3
+fig, (left_axes, right_axes) = plt.subplots(1, 2, figsize=(7.6, 3.3))
+counts = np.bincount(lengths)[1:]
+left_axes.bar(range(1, len(counts) + 1), counts / len(lengths), **style.bar(1))
+left_axes.axvline(np.mean(lengths), color="black", linestyle="--", label=f"mean, τ = {np.mean(lengths):.2f}")
+left_axes.set(xlabel="tokens of a step", ylabel="share of the steps", title=f"{plainly(chosen[0])}, eight tasks")
+left_axes.legend()
+kinds = {"without a draft": [r for r, s in zip(rounds, live_steps) if not s.tree.size],
+         "with a draft": [r for r, s in zip(rounds, live_steps) if s.tree.size]}  # fmt: skip
+for i, (kind, values) in enumerate(kinds.items()):
+    right_axes.plot(np.sort(values), np.linspace(0, 1, len(values)), label=kind, **{**style.line(i), "marker": ""})
+right_axes.set(xlabel="time of a round, ms", ylabel="share of the rounds not longer", title="Rounds")
+right_axes.legend(loc="lower right")
+alt = "Left, the distribution of tokens a step in a live run; right, the times of rounds with and without a draft."
+figures.save(fig, "11-record", alt=alt, model=loaded)
+
+# %%
+seconds = {phase: sum(trace.seconds[phase] for trace in watched) for phase in watched[0].seconds}
+tokens, decode = sum(lengths), sum(rounds) / 1e3
+reading = sum(trace.prefill_seconds for trace in watched)
+weights = sum(p.numel() * p.element_size() for p in {p.data_ptr(): p for p in loaded.model.parameters()}.values())
+rows_most = max(len(step.tree.tokens) for step in live_steps)
+config = lm.execution.config
+heads_kv, width = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+a_token = 2 * config.num_hidden_layers * heads_kv * width * lm.execution.dtype.itemsize
+report = {
+    "tokens a step": f"mean {np.mean(lengths):.2f}; no draft token kept in {np.mean(np.array(lengths) == 1):.0%} of the steps; 95 % quantile {np.quantile(lengths, 0.95):.0f}",
+    "time of a round": f"median {np.median(rounds):.1f} ms, 95 % quantile {np.quantile(rounds, 0.95):.1f} ms; " + ", ".join(f"{phase} {part / decode:.1%}" for phase, part in seconds.items()),
+    "throughput": f"{tokens / decode:.1f} tokens/s in decoding, {tokens / (decode + reading):.1f} with the prompts",
+    "memory": f"weights {weights / 1e6:.0f} MB, the cache as allocated {lm.cache_bytes() / 1e6:.1f} MB, {a_token / 1e3:.1f} kB a token; the widest draft held {rows_most - 1} tokens, {(rows_most - 1) * a_token / 1e3:.0f} kB",
+}  # fmt: skip
+display(Markdown(markdown([[what, found] for what, found in report.items()], ["record", "in this run"])))
+
+# %% [markdown]
+# In production there is no baseline beside the method. But $t(1)$ was measured when the server started, and the records give the rest: speedup ≈ τ · $t(1)$ / mean time of a round. Checked against the race, which had its baseline; and the shares of the left picture, put to use:
+
+# %%
+from specdec_core.theory import best_gamma_measured
+
+estimate = np.mean(lengths) * costs.t(1) * 1e3 / np.mean(rounds)
+both = sum(race[BASELINE, task].trace.decode_seconds for task in TASKS) / sum(len(race[BASELINE, task].tokens) for task in TASKS)
+print(f"from the records {estimate:.2f}, from the race {both / (decode / tokens):.2f}")
+recorded = [len(step.tokens) for run in traces["prompt_lookup"].values() for step in run.steps if step.tree.size]
+shares = [np.mean([length - 1 >= i for length in recorded]) for i in range(11)]
+alphas = [float(b / a) if a else 0.0 for a, b in zip(shares, shares[1:])]
+gamma = best_gamma_measured(alphas, costs.t)
+rate = {g: cut(recorded, g) / costs.break_even(g + 1) for g in (0, gamma, 10)}
+print(f"prompt lookup drafts 10 tokens at a hit; its own records ask for {gamma} on this machine: {rate[gamma]:.2f} instead of {rate[10]:.2f} tokens in t(1), at a hit")
+
+# %% [markdown]
+# vLLM reports the mean of the first record as *mean acceptance length*, the bonus token included, and acceptance by position; the other three you keep yourself. Memory is the record that is forgotten: a draft model's cache and weights are taken from the room for sequences, and on a full server one sequence less may cost more than a draft brings.
+#
+# ## A procedure
+#
+# 1. **Collect prompts of yours**, fifty or so, as they come: `{"id": ..., "task": ..., "turns": [...]}`, one a line. No benchmark stands in for them.
+# 2. **Measure the machine:** `specdec costs --batches 1,4,16` prints $t(q, B)$. If $t(5)$ is 1.5 $t(1)$ at the batch that you serve, drafts of four tokens must bring half a token each step to break even. If nothing plausible does, stop here.
+# 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`. It races all methods that can run, halves the field twice, varies the length of the drafts that are left, and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
+# 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying. That number is your alarm.
+# 5. **Do the answers repeat their input, or one another?** If so try `suffix_decoding` and a cascade before any training. If not, a trained drafter is what is left; compute $(\gamma + 1)/r$ first.
+# 6. **Batch.** Take $\tau/q$ from the table that it printed; the gain ends near $R\,\tau/q$.
+# 7. **Move it to your engine** with the lines that it prints, and measure again there.
+# 8. **Record** the four things, and repeat 3 when the first record moves.
+#
+# Step 3, here, on one task and with little time, so that it fits into a chapter:
+
+# %%
+from specdec_core.advice import COLUMNS, paragraph
+from specdec_core.advice import rows as advice_rows
+from specdec_core.recommend import recommend
+
+names = ["prompt_lookup", "suffix_decoding", *trained[-1:]]
+advice = recommend(lm, tokenizer, own("quote", limit=3), costs, seconds=25, names=names, max_new_tokens=32,
+                   stop_ids=loaded.stop_ids, weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
+display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))
+
+# %% [markdown]
+# ## Pitfalls
+#
+# - **Choosing by τ.** It leaves out the price. Choosing by acceptance rate leaves out the length as well.
+# - **Choosing on one question.** Rates of one question are not those of the next (chapter 10); the number that made a choice looks better than it will be, because it was chosen.
+# - **A loop as evidence.** An answer that repeats itself is predicted by everything (chapter 00). Read the answers.
+# - **A benchmark at batch 1 for a server.** What pays for one request may cost at sixteen.
+# - **A baseline from another engine.** Compare with autoregressive decoding in the *same* loop, warm, in turns.
+# - **A lookup with `min_n` = 1 in front of a model.** It takes most steps, and few of them well.
+# - **Forgetting what training costs,** and that it has to be repeated with every new target.
+# - **Settings of another machine.** Sixty nodes are right where rows are free.
+#
+# ## Summary
+#
+# - Speedup is $\tau/r$: tokens a step over the price of a step. Rankings by τ and by speed differ.
+# - On recorded answers with recorded states all methods but Jacobi and lookahead can be replayed; race the finalists only.
+# - Model-free methods depend on the text, trained ones on their training and on the price of their draft. $(\gamma + 1)/r$ bounds what training can bring.
+# - A cascade lies between its two kinds of steps. It needs a first drafter whose hits are good.
+# - Adaptive drafting bounds the loss on text where drafts fail.
+# - In a batch the gain ends near $B^* = R\,\tau/q$: tokens a *row* decide.
+# - Record the distribution of tokens a step, the time of a round, throughput and memory.
+#
+# **Can you answer these?** Method X has τ = 2.4 and $r = 1.9$, method Y τ = 1.5 and $r = 1.1$: which is faster? (Y: 1.36 against 1.26.) The ridge is at 100 rows; a tree of 24 nodes has τ = 2.5. Up to which batch does it pay? ($B^* = 100 \cdot 2.5/25 = 10$.) A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5. Should the lookup come first?
+# (No: 1.04 is less than 1.33; raise `min_n`.) You have recorded that steps write 1, 1, 1 and 9 tokens in turn; should the draft be cut to two? (Only if a row costs much: it lowers τ from 3 to 1.5.)
+#
+# ## Further reading
+#
+# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851), with Spec-Bench: many methods on one machine, batch 1
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): section 3 on cost and length
+# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): the size of a tree chosen by the measured cost of a forward
+# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102): where batches become compute-bound
+# - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): a lookup that falls back to a trained drafter
