@@ -148,7 +148,7 @@ display(Markdown(markdown(rows, ["draft", "target adds", "tokens"])))
 # %% [markdown]
 # ## Why the drawn token must be fed back
 #
-# Suppose the module read states alone. $f_i$ knows the *law* of $t_{i+1}$; it cannot know the *draw*. But the next state, and so the law of $t_{i+2}$, depends on the draw.
+# Chapter 03 compared two guessers of one token, a blind one and one that is told. EAGLE drafts a *law*, so the question is how much of it can be accepted. Suppose the module read states alone. $f_i$ knows the law of $t_{i+1}$; it cannot know the *draw*. But the next state, and so the law of $t_{i+2}$, depends on the draw.
 #
 # **By hand.** After *I* the target draws *am* with 0.6 and *always* with 0.4. After *I am* it says *glad* with 0.9 and *begin* with 0.1; after *I always* the reverse. Both continuations start from the same state. A drafter that is told the token has $q = p$ in both cases and is always accepted. A blind one has a single
 # $q$ for both. With draws from $q$, acceptance is $\sum_x \min(p(x), q(x))$ (chapter 01), here averaged over what was drawn before:
@@ -225,7 +225,7 @@ print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {m
 # %% [markdown]
 # *Each point is a state of the target.* Where the target is certain of the next token, nothing needs to be fed back. Where it is not, a state without its token is a fork, and these are the places where drafts are lost anyway.
 #
-# At $T = 0$ the argument seems to fail: then $t_{i+1}$ is the argmax of $H f_i$, so $f_i$ does determine it. But only through the whole vocabulary projection, which one small layer would have to learn by heart. And the second token of a draft tree is never the argmax: siblings come from one state, and a blind module would give all of them the same children.
+# At $T = 0$ the token is a function of the state, but through the whole vocabulary projection, which one small layer would have to learn by heart. And a draft tree needs more than the argmax: siblings come from one state, and a blind module would give all of them the same children.
 #
 # **A training without a loop.** The most modest module that can be trained is a linear map from what it reads at a place to the state one place on, fitted by least squares. We give it the state, the token, or both, on the same text: some of the conversations that EAGLE itself was trained on (next section), whose states the target computes now. Then we count how often the
 # map's best token is what the target really wrote next, on conversations that were held out.
@@ -413,8 +413,8 @@ display(Markdown(markdown(rows, ["recipe", "about", "steps deep in training", "t
 # A chain stops at its first wrong token. EAGLE drafts a **tree**: at a node the module's law is known, and its second and third token are candidates too. All nodes of one depth are read in one forward of the module, under a tree mask as the target's own (chapter 03). EAGLE-1 uses one tree of ranks for every step: the best token's best token, the second's best, and so on. There is a difference to Medusa's tree:
 # Medusa's heads give the same candidates below every node of a depth; here each node's children come from *its* path, because the token was fed back.
 #
-# > **The notes say …** (*a short introduction*) that EAGLE is like Medusa with a prediction tree added, and (*five routes*, its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree. Both have trees, and both had them from their first papers on: Medusa checks the product of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks. What EAGLE adds is the
-# > recursion on states.
+# > **The notes say …** (*five routes*, its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree; the *short introduction* has it the other way round, a tree that EAGLE adds to Medusa (chapter 03). Both have trees, and both had them from their first papers on: Medusa checks combinations of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks. What EAGLE adds is
+# > the recursion on states.
 #
 # What is a tree worth? If $c(v)$ is the probability that node $v$ is accepted given that its parent was, the **value** of $v$ is the product of $c$ along its path: the probability that $v$ is accepted at all. A step yields the accepted nodes and one token more, so
 #
