@@ -298,6 +298,13 @@ display(Markdown(
 #   of thousands of times as often in bfloat16 as in float32, as the spacings are. [12](12_lossless.ipynb), *First divergences*.
 # - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2). Losslessness predicts them; lossy methods can have them too, by an example of two answers. [12](12_lossless.ipynb), *Quality beside identity*.
 #
+# ### Choosing
+#
+# - **Model-free methods for repetitive tasks, trained ones for free text because their acceptance is stable** (model-free chapter, section 11). Fair as a first guess; it leaves out the price of a step. A trained drafter's acceptance depends on the text as well, and pays for a draft in every step. Compared by task in
+#   [11](11_choosing.ipynb), *Model-free against trained*.
+# - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3). Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for. With a shortest match of one token it takes most steps, and few of them well. [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
+# - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end). All of them trade idle arithmetic for steps, and a batch takes it from all. With the ridge at $R$ rows the gain ends near $B^* = R\,\tau/q$: the tokens that a row yields decide, whoever drafts. [11](11_choosing.ipynb), *What a batch does to it*.
+#
 # ### References
 #
 # - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"** (model-free chapter). It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057), *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*. No list of references outside that series of notes was found
@@ -311,6 +318,7 @@ display(Markdown(
 # - REST corrects a rejected place by rejection sampling: yes, if every rejection among siblings changes the law that the next is tested against. [08](08_rest.ipynb), *Why it is lossless*.
 # - Retrieval takes less than 6 % of the time: a share depends on its other half, the forward. Measured in [08](08_rest.ipynb), *On the clock*.
 # - Suffix decoding is a better n-gram method with the session for a memory: the memory is what counts. Measured in [09](09_suffix_decoding.ipynb), *Three sessions*.
+# - Long drafts, large batches and complex trees need not be faster, and four things should be recorded (five routes): yes; its table of situations says what is possible, not what is fastest. [11](11_choosing.ipynb), *The finalists, live*.
 # - An n-gram method cuts text into a dictionary: one implementation of several. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
 
 # %%
