@@ -661,7 +661,7 @@ display(Markdown("\n".join(lines(name) for name in wanted)))
 # | memory | caches and weights that took the place of sequences | a gain a request, a loss in requests at a time |
 #
 # **Why the distribution.** A chain cut to γ drafts keeps $\min(k, \gamma)$ of its $k$ accepted ones. So the shares $P(k \ge i)$ that were recorded with a long draft give τ for *every shorter one*: $\tau(\gamma) = 1 + \sum_{i \le \gamma} P(k \ge i)$. *By hand:* from the lengths 1, 1, 1, 9 a cut to two drafts leaves 1, 1, 1, 3, τ = 1.5; from 3, 3, 3, 3
-# it leaves all, τ = 3. One mean, two decisions.
+# it leaves all, τ = 3. One mean, two decisions. (If you record an acceptance rate beside it, divide by the tokens that were *tested*: those behind the first rejection were not.)
 
 # %%
 # NBVAL_CHECK_OUTPUT

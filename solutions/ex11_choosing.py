@@ -27,7 +27,7 @@ from specdec_core.classroom import check
 # %% [markdown] question="11.1"
 # title: Two numbers to record
 # objective: compute τ and the acceptance rate from a log
-# prerequisite: 05, "Answers to measure on"
+# prerequisite: 11, "What to record"
 # points: 2
 # difficulty: 2
 # minutes: 7
@@ -60,7 +60,7 @@ check("11.1", metrics)
 # %% [markdown] question="11.2"
 # title: How many tokens to draft here
 # objective: choose γ by this machine's t(q)
-# prerequisite: 05, "How many tokens?"
+# prerequisite: 11, "Drafting only when it pays"
 # points: 3
 # difficulty: 2
 # minutes: 9
@@ -96,7 +96,7 @@ check("11.2", best_width)
 # %% [markdown] question="11.3"
 # title: Up to which batch?
 # objective: say where speculation stops paying as the batch grows
-# prerequisite: 05, "When does it pay? A miss is free, a wrong draft is not"
+# prerequisite: 11, "What a batch does to it"
 # points: 3
 # difficulty: 2
 # minutes: 9
@@ -129,7 +129,7 @@ check("11.3", largest_batch)
 # %% [markdown] question="11.4"
 # title: Lookup first
 # objective: combine two drafters so that the dear one runs only when it is needed
-# prerequisite: 05, "One formula"
+# prerequisite: 11, "Lookup first, a model when it misses"
 # points: 1
 # difficulty: 1
 # minutes: 4
