@@ -67,11 +67,11 @@ print(loaded.why)
 #
 # Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time on its draft. Let τ be the mean tokens of a step, and $\bar q$ its mean rows. The **price** of a step is its mean time in units of an ordinary one,
 #
-# $$r = \frac{\overline{t(q)} + \overline{d}}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{r},$$
+# $$\rho = \frac{\overline{t(q)} + \overline{d}}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
 #
-# since ordinary decoding writes one token in $t(1)$, and a mean over tokens is the quotient of the two means over steps. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > r$.
+# since ordinary decoding writes one token in $t(1)$, and a mean over tokens is the quotient of the two means over steps. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
 #
-# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $r = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5$ on 5 rows has $r = 2.9$: more tokens, and nearly nothing gained, 1.03.
+# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -164,10 +164,15 @@ store = SuffixStore.in_memory(documents, max(tokenizer.get_vocab().values()) + 1
 context = Context(lm, tokenizer, costs, weights_hash=lambda: loaded.weights_hash)
 
 # %%
+def fresh(name):
+    """A drafter with its default settings and an empty memory."""
+    return REST(store, vocab_size=lm.vocab_size) if name == "rest" else build(name, context)
+
+
 drafters, missing = {}, []
 for name in REGISTRY:
     try:
-        drafters[name] = REST(store, vocab_size=lm.vocab_size) if name == "rest" else build(name, context)
+        drafters[name] = fresh(name)
     except SpecdecError:
         missing.append(name)
 drafters.pop(BASELINE)
@@ -212,7 +217,7 @@ def plainly(name):
 
 
 rows = [[plainly(name), *(f"{steps[name][task].tau:.2f}" for task in TASKS)] for name in steps]
-display(Markdown(markdown(rows, ["τ", *map(plainly, TASKS)])))
+display(Markdown(markdown(rows, ["method", *map(plainly, TASKS)])))
 
 # %% [markdown]
 # Then the clock: the speedup predicted from each step's rows by the measured $t(q)$, plus the time that drafting took in the replay.
@@ -236,14 +241,14 @@ for i, name in enumerate(order):
     whole[name] = tau, price
     axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none", markersize=9,
               markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")  # fmt: skip
-right = 1.1 * max(price for _, price in whole.values())
+right, top = 1.1 * max(price for _, price in whole.values()), 1.15 * max(tau for tau, _ in whole.values())
 for level in (0.5, 0.75, 1, 1.25, 1.5, 2):
-    axes.plot([0, right], [0, level * right], color="#7F7F7F", linewidth=2 if level == 1 else 0.8, linestyle="--")
-    axes.annotate(f"{level:g}×", (right, level * right), fontsize=8, annotation_clip=True)
-top = 1.15 * max(tau for tau, _ in whole.values())
-axes.set(xlabel="r, price of a step over t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
-axes.legend(title="method: τ / r", loc="center left", bbox_to_anchor=(1.06, 0.5))
-alt = "Tokens a step against the price of a step, a marker a method; rays from the origin are lines of equal speedup."
+    x = min(right, top / level)  # where the ray leaves the picture
+    axes.plot([0, x], [0, level * x], color="#7F7F7F", linewidth=2 if level == 1 else 0.8, linestyle="--")
+    axes.annotate(f"{level:g}×", (x, level * x), fontsize=8, xytext=(2, 2), textcoords="offset points")
+axes.set(xlabel="ρ, price of a step over t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
+axes.legend(title="method: τ / ρ", loc="center left", bbox_to_anchor=(1.06, 0.5))
+alt = "Tokens a step against the price of a step, a marker a method; rays from the origin have one speedup each."
 figures.save(fig, "11-price", alt=alt, model=loaded)
 
 # %%
@@ -350,30 +355,30 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# The weights of this book's drafters were trained for minutes on a small machine. A drafter trained for days accepts more; the price of its step stays what it is. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/r$. If that is not enough, no training will help.
+# The weights of this book's drafters were trained for minutes on a small machine. A drafter trained for days accepts more; the price of its step stays what it is. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$. If that is not enough, no training will help.
 
 # %%
 for name in trained:
     depths = [int(step.tree.depths.max()) for task in TASKS for step in traces[name][task].steps if step.tree.size]
     tau, price = whole[name]
-    print(f"{name:12} τ = {tau:.2f}, r = {price:.2f}: {tau / price:.2f} times; with a perfect drafter of its depth {(max(depths) + 1) / price:.2f}")
+    print(f"{name:12} τ = {tau:.2f}, ρ = {price:.2f}: {tau / price:.2f} times; with a perfect drafter of its depth {(max(depths) + 1) / price:.2f}")
 print("" if trained else "no trained drafter here")
 
 # %% [markdown]
 # ## Lookup first, a model when it misses
 #
-# A lookup costs nothing when it misses, and a model has an answer always. So ask the lookup first: a **cascade**. Let a share $h$ of the steps be the lookup's, with $T_1$ tokens in a time $r_1$ each, and the others the model's, with $T_2$ in $r_2$. Tokens over time:
+# A lookup costs nothing when it misses, and a model has an answer always. So ask the lookup first: a **cascade**. Let a share $h$ of the steps be the lookup's, with $T_1$ tokens at a price $\rho_1$ each, and the others the model's, with $T_2$ at $\rho_2$. Tokens over time:
 #
-# $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,r_1 + (1 - h)\,r_2},$$
+# $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,\rho_1 + (1 - h)\,\rho_2},$$
 #
-# which lies *between* $T_1/r_1$ and $T_2/r_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step. **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
+# which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step. **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
 #
-# **By hand.** $h = 0.4$; the model has $T_2 = 2$ in $r_2 = 1.6$, a rate of 1.25. Good hits, $T_1 = 2.5$ in $r_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone. Poor hits, $T_1 = 1.3$ in the same time: $(0.52 + 1.2)/1.46 = 1.18$, worse.
+# **By hand.** $h = 0.4$; the model has $T_2 = 2$ at $\rho_2 = 1.6$, a rate of 1.25. Good hits, $T_1 = 2.5$ at $\rho_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone. Poor hits, $T_1 = 1.3$ at the same price: $(0.52 + 1.2)/1.46 = 1.18$, worse.
 
 # %%
 # NBVAL_CHECK_OUTPUT
-def cascade_speedup(h, T_1, r_1, T_2, r_2):
-    return (h * T_1 + (1 - h) * T_2) / (h * r_1 + (1 - h) * r_2)
+def cascade_speedup(h, T_1, price_1, T_2, price_2):
+    return (h * T_1 + (1 - h) * T_2) / (h * price_1 + (1 - h) * price_2)
 
 
 print(f"good hits {cascade_speedup(0.4, 2.5, 1.25, 2.0, 1.6):.2f}, poor hits {cascade_speedup(0.4, 1.3, 1.25, 2.0, 1.6):.2f}, no lookup {2.0 / 1.6:.2f}")
@@ -385,14 +390,14 @@ print(f"good hits {cascade_speedup(0.4, 2.5, 1.25, 2.0, 1.6):.2f}, poor hits {ca
 from specdec_core.drafters import Cascade, PromptLookup
 
 
-def overall(name_or_traces, model=False):
+def overall(runs):
     """Geometric mean over the tasks of the predicted speedup."""
-    return float(np.exp(np.mean([np.log(speedup(steps_of(run, model), costs)) for run in name_or_traces.values()])))
+    return float(np.exp(np.mean([np.log(speedup(steps_of(run), costs)) for run in runs.values()])))
 
 
 others = trained or [name for name in lookups if name not in ("prompt_lookup", *LIVE)]
 second = max(others, key=mean.__getitem__)
-cascades = {n: replay(Cascade(PromptLookup(min_n=n, max_n=max(n, 3)), drafters[second])) for n in (1, 2, 3, 4)}
+cascades = {n: replay(Cascade(PromptLookup(min_n=n, max_n=max(n, 3)), fresh(second))) for n in (1, 2, 3, 4)}
 alone = {n: replay(PromptLookup(min_n=n, max_n=max(n, 3))) for n in cascades}
 table = []
 for n, runs in cascades.items():
@@ -429,7 +434,7 @@ versions = {("suffix_decoding", "as it is"): traces["suffix_decoding"], ("suffix
 if trained:
     d = float(np.mean([steps[second][task].draft for task in TASKS])) * costs.t(1)
     versions[second, "as it is"] = traces[second]
-    versions[second, "adaptive"] = replay(Adaptive(drafters[second], costs.t, lambda nodes: d))
+    versions[second, "adaptive"] = replay(Adaptive(fresh(second), costs.t, lambda nodes: d))
 table = []
 for (name, how), runs in versions.items():
     found = {task: speedup(steps_of(run, name in MODELS), costs) for task, run in runs.items()}
@@ -449,17 +454,17 @@ for name in dict.fromkeys(name for name, _ in versions):
 #
 # ## What a batch does to it
 #
-# Up to here one sequence had the machine to itself. A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$. Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/R)$, in units of the time to read the weights, with the ridge at $R$ rows. With τ tokens a step from $q$ rows and free drafts,
+# Up to here one sequence had the machine to itself. A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$. Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/q^*)$, in units of the time to read the weights; $q^*$ is the row at which computing becomes the bottleneck. With τ tokens a step from $q$ rows and free drafts,
 #
-# $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/R)}{\max(1, Bq/R)} = \begin{cases}\tau & B \le R/q \quad\text{(rows are free)}\\ \tau R/(Bq) & R/q \le B \le R\\ \tau/q & B \ge R \quad\text{(every row costs)}\end{cases}$$
+# $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/q^*)}{\max(1, Bq/q^*)} = \begin{cases}\tau & B \le q^*/q \quad\text{(rows are free)}\\ \tau\, q^*/(Bq) & q^*/q \le B \le q^*\\ \tau/q & B \ge q^* \quad\text{(every row costs)}\end{cases}$$
 #
 # It is a gain until
 #
-# $$B^* = R \cdot \frac{\tau}{q}.$$
+# $$B^* = q^* \cdot \frac{\tau}{q}.$$
 #
 # For $\tau \le q$ always: a step cannot write more tokens than it has rows. So **on a busy enough machine every method loses**, whatever its acceptance, and what decides how long it holds is $\tau/q$, the tokens a *row* yields. Not τ. Long drafts and wide trees raise τ and lower $\tau/q$.
 #
-# **By hand.** $R = 40$. A chain of 5 drafts with τ = 3: $q = 6$, $B^* = 20$. A tree of 60 nodes with τ = 4: $q = 61$, $B^* = 2.6$.
+# **By hand.** $q^* = 40$. A chain of 5 drafts with τ = 3: $q = 6$, $B^* = 20$. A tree of 60 nodes with τ = 4: $q = 61$, $B^* = 2.6$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -535,10 +540,10 @@ print("share of the speedup left at B = 4:", ", ".join(f"{name} {left[name]:.0%}
 #
 # ## Choose yourself
 #
-# All of the above in one picture: a task, a batch, and the costs of a forward: measured here, or rooflines with their ridge at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$). Things to find out: which method wins on a GPU-like machine that loses here? Which winner changes first as the batch grows? On which task is no choice good?
+# All of the above in one picture: a task, a batch, and the costs of a forward: measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$). Things to find out: which method wins on a GPU-like machine that loses here? Which winner changes first as the batch grows? On which task is no choice good?
 
 # %%
-machines = {"measured here": costs} | {f"roofline, ridge at {R} rows": choosing.roofline(R) for R in (8, 64, 256)}
+machines = {"measured here": costs} | {f"roofline, q* = {corner}": choosing.roofline(corner) for corner in (8, 64, 256)}
 choosing.chooser({task: {name: steps[name][task] for name in order} for task in TASKS}, machines)
 
 # %% [markdown]
@@ -553,11 +558,11 @@ replayed = [name for name in lookups if name not in LIVE]
 chosen = [max(replayed, key=mean.__getitem__)]
 chosen += [max(trained, key=mean.__getitem__)] if trained else []
 chosen += [max(("cascade", "adaptive"), key=mean.__getitem__)]
-racers = {BASELINE: build(BASELINE, context), **{name: drafters[name] for name in chosen}}
+racers = {name: fresh(name) for name in (BASELINE, *chosen)}  # nobody remembers these answers
 if chosen[-1] == "cascade" or overall(cascades[best_n]) > mean[chosen[-1]]:
     racers.pop(chosen.pop())
     chosen.append(f"prompt lookup > {second}")
-    racers[chosen[-1]] = Cascade(PromptLookup(min_n=best_n, max_n=max(best_n, 3)), drafters[second])
+    racers[chosen[-1]] = Cascade(PromptLookup(min_n=best_n, max_n=max(best_n, 3)), fresh(second))
 race = {}
 for place, task in enumerate(TASKS):
     for name in rotated(list(racers), place):
@@ -599,21 +604,21 @@ verdict = f"{plainly(winner)} wins, {final[winner]:.2f}" if final[winner] > 1 el
 print(f"Over these eight questions {verdict}. One run each; a difference of a few per cent means nothing.")
 
 # %% [markdown]
-# And was the *replay* the live run? The steps are the same as long as the answers are:
+# And was the *replay* the live run? The steps are the same as long as the answers are; a trained drafter that reads states which were rounded in another forward may once in a while draft another token, at a near tie of its own (chapter 12):
 
 # %%
-pairs = [(name, task) for name in chosen if name in traces and name not in ("suffix_decoding", "adaptive", "cascade")
+pairs = [(name, task) for name in chosen if name in traces
          for task in TASKS if race[name, task].tokens == plain[task].tokens]  # fmt: skip
 equal = sum([(len(s.tree.tokens), len(s.tokens)) for s in race[name, task].trace.steps]
             == [(len(s.tree.tokens), len(s.tokens)) for s in traces[name][task].steps] for name, task in pairs)  # fmt: skip
-print(f"{equal} of {len(pairs)} runs with the recorded answer took the recorded steps; methods with a memory of the session are left out, they have seen these answers already")
+print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the steps of the replay.")
 
 # %%
-complex_ = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
-widest = max(complex_, key=complex_.get)
+widths = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
+widest = max(widths, key=widths.get)
 display(Markdown(
     "> **The notes say …** (five routes, last section) that long drafts, large batches and complex trees need not be faster, and that acceptance lengths, time a round, throughput and memory should be recorded together. **That holds**, and can be said with numbers: the widest forwards here are those of "
-    f"{plainly(widest)}, {complex_[widest]:.0f} rows for τ = {whole[widest][0]:.2f}, predicted {mean[widest]:.2f}; the fastest method by prediction, {plainly(order[0])}, has {complex_[order[0]]:.1f} rows. "
+    f"{plainly(widest)}, {widths[widest]:.0f} rows for τ = {whole[widest][0]:.2f}, predicted {mean[widest]:.2f}; the fastest method by prediction, {plainly(order[0])}, has {widths[order[0]]:.1f} rows. "
     "Its table of situations (a draft model for general service with memory to spare, MTP where the model brings it, EAGLE and Medusa where one can train, prompt lookup where answers repeat their input) says what is *possible*. "
     f"It does not say what is fastest: on {listed(task for task in TASKS if trained and gains[best_of(lookups, task), task] < gains[best_of(trained, task), task])} that is a trained method here, on the other tasks a model-free one or none."
 ))
@@ -734,8 +739,8 @@ print(f"prompt lookup drafts 10 tokens at a hit; its own records ask for {gamma}
 # 2. **Measure the machine:** `specdec costs --batches 1,4,16` prints $t(q, B)$. If $t(5)$ is 1.5 $t(1)$ at the batch that you serve, drafts of four tokens must bring half a token each step to break even. If nothing plausible does, stop here.
 # 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`. It races all methods that can run, halves the field twice, varies the length of the drafts that are left, and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
 # 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying. That number is your alarm.
-# 5. **Do the answers repeat their input, or one another?** If so try `suffix_decoding` and a cascade before any training. If not, a trained drafter is what is left; compute $(\gamma + 1)/r$ first.
-# 6. **Batch.** Take $\tau/q$ from the table that it printed; the gain ends near $R\,\tau/q$.
+# 5. **Do the answers repeat their input, or one another?** If so try `suffix_decoding` and a cascade before any training. If not, a trained drafter is what is left; compute $(\gamma + 1)/\rho$ first.
+# 6. **Batch.** Take $\tau/q$ from the table that it printed; the gain ends near $q^*\tau/q$.
 # 7. **Move it to your engine** with the lines that it prints, and measure again there.
 # 8. **Record** the four things, and repeat 3 when the first record moves.
 #
@@ -746,8 +751,9 @@ from specdec_core.advice import COLUMNS, paragraph
 from specdec_core.advice import rows as advice_rows
 from specdec_core.recommend import recommend
 
-names = ["prompt_lookup", "suffix_decoding", *trained[-1:]]
-advice = recommend(lm, tokenizer, own("quote", limit=3), costs, seconds=25, names=names, max_new_tokens=32,
+names = ["prompt_lookup", "suffix_decoding", *[name for name in chosen if name in trained]]
+time = max(15.0, 1000 * costs.t(1))  # seconds
+advice = recommend(lm, tokenizer, own("quote", limit=3), costs, seconds=time, names=names, max_new_tokens=32,
                    stop_ids=loaded.stop_ids, weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
 display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))
 
@@ -765,15 +771,15 @@ display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), CO
 #
 # ## Summary
 #
-# - Speedup is $\tau/r$: tokens a step over the price of a step. Rankings by τ and by speed differ.
+# - Speedup is $\tau/\rho$: tokens a step over the price of a step. Rankings by τ and by speed differ.
 # - On recorded answers with recorded states all methods but Jacobi and lookahead can be replayed; race the finalists only.
-# - Model-free methods depend on the text, trained ones on their training and on the price of their draft. $(\gamma + 1)/r$ bounds what training can bring.
+# - Model-free methods depend on the text, trained ones on their training and on the price of their draft. $(\gamma + 1)/\rho$ bounds what training can bring.
 # - A cascade lies between its two kinds of steps. It needs a first drafter whose hits are good.
 # - Adaptive drafting bounds the loss on text where drafts fail.
-# - In a batch the gain ends near $B^* = R\,\tau/q$: tokens a *row* decide.
+# - In a batch the gain ends near $B^* = q^*\tau/q$: tokens a *row* decide.
 # - Record the distribution of tokens a step, the time of a round, throughput and memory.
 #
-# **Can you answer these?** Method X has τ = 2.4 and $r = 1.9$, method Y τ = 1.5 and $r = 1.1$: which is faster? (Y: 1.36 against 1.26.) The ridge is at 100 rows; a tree of 24 nodes has τ = 2.5. Up to which batch does it pay? ($B^* = 100 \cdot 2.5/25 = 10$.) A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5. Should the lookup come first?
+# **Can you answer these?** Method X has τ = 2.4 and $\rho = 1.9$, method Y τ = 1.5 and $\rho = 1.1$: which is faster? (Y: 1.36 against 1.26.) $q^* = 100$; a tree of 24 nodes has τ = 2.5. Up to which batch does it pay? ($B^* = 100 \cdot 2.5/25 = 10$.) A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5. Should the lookup come first?
 # (No: 1.04 is less than 1.33; raise `min_n`.) You have recorded that steps write 1, 1, 1 and 9 tokens in turn; should the draft be cut to two? (Only if a row costs much: it lowers τ from 3 to 1.5.)
 #
 # ## Further reading

@@ -124,6 +124,15 @@ from specdec_core import theory
 # | coverage, hit rate | 覆盖、命中率 | $h$ | probability that the memory has a draft for a step | 10 |
 # | regularity | 规律性 | $r_i$ | probability that the target agrees at depth $i$, given a hit and agreement before | 10 |
 #
+# ### Choosing
+#
+# | term | 中文 | symbol | meaning | chapter |
+# |:--|:--|:--|:--|:--|
+# | price of a step | | ρ | mean time of a step, drafting included, over $t(1)$; the speedup is τ/ρ | 11 |
+# | batch | batch | $B$ | sequences that share a forward of the target | 11 |
+# | cascade | 组合 | | one drafter, and where it has no draft, another | 11 |
+# | acceptance-length distribution | 接受长度分布 | | how often a step writes 1, 2, 3, … tokens | 11 |
+#
 # ### Rounding
 #
 # | term | 中文 | symbol | meaning | chapter |
@@ -159,6 +168,8 @@ from specdec_core import theory
 # | $h$ | `coverage` | probability of a hit | | | | |
 # | $r_i$ | `regularities` | agreement at depth $i$, given a hit | | | | |
 # | $A$ | `accepted` | accepted tokens, given a hit | | | | |
+# | ρ | | price of a step: its time over $t(1)$ | | | | |
+# | $B$, $q^*$ | `B`, `ridge` | sequences in a forward (in chapter 00: bytes a second); rows up to which a forward is memory-bound | | | | |
 # | $m$, $y^t$ | | tokens of an answer; the guess after $t$ Jacobi rounds | | | $m$, $\mathbf y^t$ | |
 # | $V$, $D$ | | size of the vocabulary; width of a hidden state | | | | |
 #
@@ -303,7 +314,7 @@ display(Markdown(
 # - **Model-free methods for repetitive tasks, trained ones for free text because their acceptance is stable** (model-free chapter, section 11). Fair as a first guess; it leaves out the price of a step. A trained drafter's acceptance depends on the text as well, and pays for a draft in every step. Compared by task in
 #   [11](11_choosing.ipynb), *Model-free against trained*.
 # - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3). Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for. With a shortest match of one token it takes most steps, and few of them well. [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
-# - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end). All of them trade idle arithmetic for steps, and a batch takes it from all. With the ridge at $R$ rows the gain ends near $B^* = R\,\tau/q$: the tokens that a row yields decide, whoever drafts. [11](11_choosing.ipynb), *What a batch does to it*.
+# - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end). All of them trade idle arithmetic for steps, and a batch takes it from all. On a roofline whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$: the tokens that a row yields decide, whoever drafts. [11](11_choosing.ipynb), *What a batch does to it*.
 #
 # ### References
 #
