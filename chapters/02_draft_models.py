@@ -198,7 +198,7 @@ for name, shift in mistakes.items():
 # > **The notes say …** (*A short introduction*, above its listing) that some of its boundary conditions may be wrong. We looked. **Its slices are right:** $n$ there is the number of *rows*, so $n - 1$ tokens are drafted from place $i$ on, and the last $n$ rows of the target belong to places $i \dots i + n - 1$,
 # > the last of them to the bonus. (The sentence above the listing has the small model draft $n$ tokens; in the listing it is one fewer.) The test compares with the right row, and the residual is taken at the right place.
 # >
-# > **Four things are not right.** The draft's laws, which test and residual need, are never stored. The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows. Nothing stops: the last step may write up to $n - 1$ tokens too many, and a stop token inside an accepted draft is written over.
+# > **Four things are not right.** The draft's laws, which test and residual need, are never stored. The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows. Nothing stops: the last step may write up to $n - 1$ tokens too many, and behind a stop token inside an accepted draft the text goes on.
 # > And the loop is a `for` over $i$ that sets $i$ in its own body. In Python the next turn sets it anew, to the *following* place, whatever was accepted. What does that do?
 
 # %%
@@ -363,7 +363,7 @@ for k, words in sorted(table.items()):
 # %% [markdown]
 # *The dashed line: where the step began. Each cell names the token; in the draft model's row a split cell holds the token to be read and the rejected one that stands there still.*
 #
-# Forget the cut, and the draft model goes on behind a text that does not exist. Forget the second token to be read, and it drafts for a place one too early ever after. Neither changes a single output token: verification does not trust the draft. They only lower α, which is why such mistakes live long.
+# Forget the cut, and the draft model goes on behind a text that does not exist. Forget the second token to be read, and it drafts for a place one too early ever after. Neither makes the output wrong: verification does not trust the draft. They only lower α, which is why such mistakes live long.
 #
 # ## The draft model of this book
 #
