@@ -541,7 +541,7 @@ print("its nodes by depth:", counts.tolist())
 # The predictions of the table differ from the replay for two reasons: the accuracies were counted on other text, and the product assumes independence. To judge the assumption alone we compare, for chains of first guesses, the product of the heads' accuracies with how often the chain was really right, all counted on one text, the recorded answers:
 
 # %%
-right = np.concatenate([ranks[: len(ranks) - len(accuracy) + 1] == 0 for ranks in all_ranks])  # all heads testable
+right = np.concatenate([ranks[: max(0, len(ranks) - len(accuracy) + 1)] == 0 for ranks in all_ranks])
 for depth in range(1, right.shape[1] + 1):
     alone, together = right[:, :depth].mean(0).prod(), right[:, :depth].all(1).mean()
     print(f"depth {depth}: product of the accuracies {alone:.3f}, the chain as a whole {together:.3f}, {together / max(alone, 1e-9):.1f} times that")
