@@ -236,8 +236,8 @@ from specdec_core.training.selfchat import ANSWER, LOOP
 
 L, stored = 256, np.load(waves.TEXT)
 greedy = np.flatnonzero(stored["temperature"] == 0)
-held_out = greedy[greedy % 16 == 15][:10]  # these no training sees
-training = greedy[greedy % 16 != 15][:32]
+held_out = greedy[greedy % 16 == 15][:8]  # these no training sees
+training = greedy[greedy % 16 != 15][:28]
 
 
 def read(rows):
