@@ -244,6 +244,13 @@ def test_cooking_writes_weights_with_their_card(loaded, text, tmp_path):
     assert tensors["ids"].shape == (40,) and tensors["join.weight"].dtype == torch.bfloat16
     module = FeatureDraft(recipes.frozen_of(loaded.model, text, 40), True)
     module.load_state_dict({name: value for name, value in tensors.items() if name != "ids"})
+    again = replace(recipe, schedule=replace(recipe.schedule, seed=1))
+    recipes.cook(again, loaded, text, tmp_path / "more", tmp_path / "more.safetensors", start=out)
+    more = weights.read_card(tmp_path / "more.safetensors")
+    assert more.tokens == 2 * card.tokens and more.curve[: len(card.curve)] == card.curve
+    assert more.recipe["before"] == card.recipe and more.seconds > card.seconds
+    with pytest.raises(SpecdecError, match="other tokens"):
+        recipes.cook(replace(again, vocabulary=30), loaded, text, tmp_path / "no", tmp_path / "no.st", start=out)
     shares = evaluate(FeatureObjective(module, 1, 0.0), text)
     assert np.allclose(shares, card.acceptance, atol=0.05)
 

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--rows", type=positive, default=256, metavar="B", help="conversations at a time (default: 256)")
     text.add_argument("--length", type=positive, default=384, metavar="L", help="tokens of each (default: 384)")
     text.add_argument("--part", type=_part, default=(0, 1), metavar="I/N", help="process I of N side by side")
-    text.add_argument("--seed", type=int, default=0)
+    text.add_argument("--seed", type=int, default=0, help="of the text, or of a recipe's order and first weights")
     recipe = parser.add_argument_group("recipes")
     recipe.add_argument("--out", type=Path, metavar="FILE", help="default: NAME.safetensors in the cache")
     recipe.add_argument("--waves", type=positive, metavar="N", help="read the first N waves only")
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--batch", type=positive, metavar="B", help="conversations an update (default: the recipe's)")
     recipe.add_argument("--rate", type=float, help="highest learning rate (default: the recipe's)")
     recipe.add_argument("--vocabulary", type=positive, metavar="K", help="tokens drafted (default: the recipe's)")
+    recipe.add_argument("--start", type=Path, metavar="FILE", help="go on from these weights, with another --seed")
     recipe.add_argument("--stop-after", type=positive, metavar="N", help="interrupt at update N, to go on later")
 
 
@@ -82,12 +83,13 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
     if arguments.name not in recipes.RECIPES:
         raise SpecdecError(f"no recipe {arguments.name!r}; choose from: {', '.join((*recipes.RECIPES, *_TEXT))}.")
     recipe = recipes.RECIPES[arguments.name]
-    asked = {"updates": arguments.updates, "rows": arguments.batch, "rate": arguments.rate}
+    asked = {"updates": arguments.updates, "rows": arguments.batch, "rate": arguments.rate, "seed": arguments.seed}
     schedule = replace(recipe.schedule, **{name: value for name, value in asked.items() if value is not None})
     recipe = replace(recipe, schedule=schedule, vocabulary=arguments.vocabulary or recipe.vocabulary)
-    work = folder / recipe.name
+    work = folder / (f"{recipe.name}-{schedule.seed}" if arguments.start else recipe.name)
     out = arguments.out or work / f"{recipe.name}.safetensors"
-    recipes.cook(recipe, loaded, Corpus(folder, arguments.waves), work, out, arguments.stop_after)
+    recipes.cook(recipe, loaded, Corpus(folder, arguments.waves), work, out, arguments.stop_after,
+                 arguments.start)  # fmt: skip
     print(card_text(out) if out.exists() and weights.read_card(out) else f"interrupted as asked; more in {work}")
     return 0
 

@@ -20,7 +20,7 @@ from .feature_draft import FeatureDraft, FeatureObjective, Frozen
 from .loop import Objective, Schedule, train
 from .medusa import MedusaHeads, MedusaObjective
 from .shallow import ShallowDraft, ShallowObjective
-from .weights import Card, write
+from .weights import Card, read, write
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,13 @@ def objective_of(recipe: Recipe, model: Any, frozen: Frozen) -> Objective:
     return ShallowObjective(ShallowDraft(frozen, model, **recipe.options).to(device), **recipe.objective)
 
 
-def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, stop_after: int | None = None) -> None:
+def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, stop_after: int | None = None,
+         start: Path | None = None) -> None:  # fmt: skip
     """Train by a recipe and write the weights with their card; an interrupted run in ``folder`` is continued.
 
     Args:
         loaded: the target, a `models.LoadedModel` whose model still has its own matrices.
+        start: weights of the same recipe to begin with; the card then tells of both trainings.
         stop_after: stop at this update; no weights are written then.
 
     Raises:
@@ -101,6 +103,12 @@ def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, s
                            f"{loaded.model.config.vocab_size}")  # fmt: skip
     frozen = frozen_of(loaded.model, corpus, recipe.vocabulary)
     objective = objective_of(recipe, loaded.model, frozen)
+    before = None
+    if start:
+        tensors, before = read(start, loaded.weights_hash, len(frozen.embedding))
+        if not torch.equal(tensors.pop("ids"), frozen.ids.cpu()):
+            raise SpecdecError(f"{start} drafts other tokens than this recipe with this text; begin without it")
+        objective.module.load_state_dict({name: tensors[name] for name in objective.module.state_dict()})
     log = train(objective, corpus, recipe.schedule, folder, str(loaded.device), stop_after)
     if stop_after and stop_after < recipe.schedule.updates:
         return
@@ -108,15 +116,24 @@ def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, s
     tensors = {**objective.module.state_dict(), "ids": frozen.ids.cpu()}
     if recipe.kind == "feature":
         made["scale"] = objective.module.scale
+    if before:
+        made["before"] = before.recipe
     if recipe.kind == "medusa":
         tensors |= objective.tables(corpus, str(loaded.device))
-    card = Card(
-        recipe.name, loaded.path.name, loaded.weights_hash, frozen.embedding.shape[0], made, corpus.statistics(),
-        _rounded(log[-1]), [[line["tokens"], *_rounded(line)] for line in log], log[-1]["tokens"],
-        round(sum(line["seconds"] for line in log), 1), machine.in_words(machine.describe(loaded.device)),
-        datetime.date.today().isoformat(),
-    )  # fmt: skip
-    write(out, tensors, card)
+    write(out, tensors, _card(recipe.name, made, loaded, corpus, log, before))
+
+
+def _card(name: str, made: dict, loaded: Any, corpus: Corpus, log: list[dict], before: Card | None) -> Card:
+    seen, seconds, curve = (before.tokens, before.seconds, before.curve) if before else (0, 0.0, [])
+    return Card(
+        name, loaded.path.name, loaded.weights_hash, loaded.model.config.vocab_size, made, corpus.statistics(),
+        acceptance=_rounded(log[-1]),
+        curve=[*curve, *([seen + line["tokens"], *_rounded(line)] for line in log)],
+        tokens=seen + log[-1]["tokens"],
+        seconds=round(seconds + sum(line["seconds"] for line in log), 1),
+        machine=machine.in_words(machine.describe(loaded.device)),
+        date=datetime.date.today().isoformat(),
+    )
 
 
 def _rounded(line: dict) -> list[float]:
