@@ -65,11 +65,11 @@ print(loaded.why)
 # %% [markdown]
 # ## One scale for all methods
 #
-# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time on its draft. Let τ be the mean tokens of a step, and $\bar q$ its mean rows. The **price** of a step is its mean time in units of an ordinary one,
+# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time on its draft. Let τ be the mean tokens of a step. The **price** of a step is its mean time in units of an ordinary one,
 #
 # $$\rho = \frac{\overline{t(q)} + \overline{d}}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
 #
-# since ordinary decoding writes one token in $t(1)$, and a mean over tokens is the quotient of the two means over steps. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
+# for $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
 #
 # **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
 
@@ -209,7 +209,7 @@ steps = {name: {task: steps_of(run, name in MODELS) for task, run in by_task.ite
 # %% [markdown]
 # ## All methods, all tasks
 #
-# First the steps: τ, which is the same on every machine.
+# First the steps: τ, which does not depend on the machine (but for `adaptive`, which looks at $t(q)$).
 
 # %%
 def plainly(name):
@@ -345,7 +345,7 @@ if trained:
     said = (
         f"Over the tasks $\\alpha_1$ goes, for {'; '.join(map(spread, [*lookups[:1], *trained]))}. Of the six tasks that the rule speaks of, it names the faster family for {ok} here: a model-free method is "
         f"faster on {listed(task for task in copying if wins[task])} of the four, a trained one on {listed(task for task in free if not wins[task])} of the two. "
-        f"Losses there are in both families: the best model-free method loses on {listed(task for task in TASKS if gains[best_of(lookups, task), task] < 1)}, the best trained one on "
+        f"The best model-free method loses on {listed(task for task in TASKS if gains[best_of(lookups, task), task] < 1)}, the best trained one on "
         f"{listed(task for task in TASKS if gains[best_of(trained, task), task] < 1)}."
     )
 display(Markdown(
@@ -355,7 +355,7 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# The weights of this book's drafters were trained for minutes on a small machine. A drafter trained for days accepts more; the price of its step stays what it is. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$. If that is not enough, no training will help.
+# This book's drafters have seen little text, their cards say how much (chapter 04). More training may raise what is accepted; it does not change the price of a step. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$. If that is not enough, no training will help.
 
 # %%
 for name in trained:
@@ -371,7 +371,7 @@ print("" if trained else "no trained drafter here")
 #
 # $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,\rho_1 + (1 - h)\,\rho_2},$$
 #
-# which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step. **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
+# which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step (if the model does as well on the steps left to it as on all). **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
 #
 # **By hand.** $h = 0.4$; the model has $T_2 = 2$ at $\rho_2 = 1.6$, a rate of 1.25. Good hits, $T_1 = 2.5$ at $\rho_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone. Poor hits, $T_1 = 1.3$ at the same price: $(0.52 + 1.2)/1.46 = 1.18$, worse.
 
@@ -530,7 +530,7 @@ heads = [name for name in ("eagle", "medusa") if name in drafters]
 where = "; ".join(f"{plainly(name)} has τ/q = {ratio[name]:.2f}, {limit(name)}" for name in dict.fromkeys([*heads, "lookahead", *order[:1]]))
 display(Markdown(
     "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps; the batch takes it from all of them. "
-    "What separates them is the number of rows for a token: a tree of heads has many, too. A chain of one or two drafts holds longest, whoever drafts it. "
+    "What separates them is the number of rows for a token: a tree of heads has many, too; and of one drafter's chains the shortest holds longest, since each further token is accepted less often than the one before it. "
     f"**Here:** {where}."
 ))
 print("share of the speedup left at B = 4:", ", ".join(f"{name} {left[name]:.0%} (τ/q = {ratio[name]:.2f})" for name in sorted(left, key=left.get)) or "no method gained at B = 1")
