@@ -1,13 +1,16 @@
 """The picture of two caches against the drafter itself: what it says to cut and to read is what is done."""
 
+import numpy as np
 import pytest
 
-from specdec_core.drafters import Budget, DraftModel
+from specdec_core.drafters import DraftModel
 from specdec_core.engine import stream
-from specdec_core.rng import Rng
+from specdec_core.sampling import Sampling
 from specdec_core.toy import TableLM
 from specdec_core.viz import two_caches
 from specdec_core.viz.two_caches import Moment
+
+PLAIN = Sampling(temperature=1.0)
 
 
 class Watched(TableLM):
@@ -24,19 +27,18 @@ class Watched(TableLM):
         return super().forward(tree, needs_hidden)
 
 
-def moments(gamma, length=60):
-    target, draft = TableLM.random(4, order=2, seed=3), Watched(TableLM.random(4, order=2, seed=8).table)
-    drafter = DraftModel(draft, gamma)
-    run = stream(target, [0, 1, 2], drafter, max_new_tokens=length)
+def moments(gamma, length=90):
+    target = TableLM.random(4, order=2, seed=3)
+    draft = Watched(target.table + np.random.default_rng(0).normal(size=target.table.shape))
+    drafter = DraftModel(draft, gamma, sampling=PLAIN)
+    run = stream(target, [0, 1, 2], drafter, max_new_tokens=length, sampling=PLAIN)
+    moment = None
     for step in run:
+        if moment:  # of all that was read in this step, gamma - 1 were its own drafts
+            yield moment, f"cut {draft.cut}, read {draft.read - gamma + 1}"
         drafts, accepted = step.tree.tokens[1:].tolist(), step.verdict.accepted
-        if len(step.tokens) < accepted + 1:
-            return  # the limit cut the last step short
         moment = Moment(list(run.context), drafts, accepted, target.length, draft.length)
         draft.cut = draft.read = 0
-        drafter.propose(run.context, Budget(1, 1), Rng(0))  # one token: only what bringing it up to date takes
-        yield moment, f"cut {draft.cut}, read {draft.read}"
-        drafter.propose(run.context, Budget(gamma, gamma), Rng(0))
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 3])
