@@ -377,6 +377,8 @@ def medusa_tree(nodes, text=text, states=states):
     drafter.read_prompt(states[:-1])
     return drafter.propose(text, Budget(64, 64), Rng(0))
 
+# %%
+from specdec_core.theory import BITS, spacing
 
 tree = medusa_tree(12)
 lm.prefill(text[:-1], reserve=64)  # the last token is the root
@@ -389,9 +391,11 @@ alone = torch.stack([
 for what, logits in (("tree mask and depths", together), ("forgotten: a chain", forgotten)):
     same = (logits.argmax(-1) == alone.argmax(-1)).float().mean()
     print(f"{what:22} largest difference {(logits - alone).abs().max():7.4f}, same best token in {same:.0%} of the rows")
+bits = BITS[str(loaded.dtype).removeprefix("torch.")]
+print(f"the largest logit is {alone.max():.1f}; where it lies, neighboring numbers of this type are {spacing(float(alone.max()), bits):.1g} apart")
 
 # %% [markdown]
-# Up to rounding the rows of the tree know nothing of each other. Look at any of them: its path, what it sees, where it stands.
+# Up to rounding, some spacings of the type the model runs in (chapter 12), the rows of the tree know nothing of each other. Look at any of them: its path, what it sees, where it stands.
 
 # %%
 from specdec_core.viz import tree_mask
@@ -820,7 +824,7 @@ def seeds(rule, draw):
 for name, rule in (("lossless", verify), ("typical", Typical())):
     for draw in ("without_replacement", "point"):
         different, tokens = seeds(rule, draw)
-        print(f"{name:9} {'drawn' if draw != 'point' else 'fixed':6} {different} different answers of 4, τ = {tokens:.2f}")
+        print(f"{name:9} {'drawn' if draw != 'point' else 'fixed':6} 4 seeds, distinct answers: {different}, τ = {tokens:.2f}")
 
 # %% [markdown]
 # > **The notes say …** (*five routes*) that Medusa's paper has two kinds of acceptance, one that keeps the target's law and one that gives up quality for acceptance, and that they must not both be called lossless. That holds, with one word to sharpen: what is given up is the *law*, and how much of it is a number. Whether the text is worse is another question, which no distance of laws answers.

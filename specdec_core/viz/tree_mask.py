@@ -118,7 +118,7 @@ def draw(tree: DraftTree, names: Sequence[str]) -> Any:
     from matplotlib.patches import Rectangle
 
     rows = len(tree.tokens)
-    fig, axes = plt.subplots(figsize=(0.22 * rows + 2.2, 0.22 * rows + 1.0))
+    fig, axes = plt.subplots(figsize=(0.22 * rows + 3.0, 0.22 * rows + 0.9))
     for i, j in np.argwhere(tree.ancestors):
         fill, hatch = ("#0072B2", "") if i == j else ("#BFE3F5", "///")
         axes.add_patch(Rectangle((j, i), 1, 1, facecolor=fill, edgecolor="#404040", linewidth=0.5, hatch=hatch))
@@ -137,7 +137,7 @@ def draw(tree: DraftTree, names: Sequence[str]) -> Any:
         Rectangle((0, 0), 1, 1, facecolor="#0072B2", edgecolor="#404040", label="itself"),
         Rectangle((0, 0), 1, 1, facecolor="#BFE3F5", edgecolor="#404040", hatch="///", label="on its path"),
     ]
-    fig.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8)
+    fig.legend(handles=handles, loc="outside right upper", fontsize=8)
     return fig
 
 
