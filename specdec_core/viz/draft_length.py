@@ -66,7 +66,7 @@ def draw(alpha: float, gamma: int, c: float) -> Any:
         for axes in (left, right):
             axes.set_xlabel("γ, tokens drafted a step")
             axes.set_xticks(range(0, LONGEST + 1, 2))
-            axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
+            axes.legend(loc="best", fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     return fig
 
 
