@@ -229,11 +229,16 @@ for prompt, answer in zip(prompts, plain):
 print(f"{sum(len(answer.tokens) for answer in plain)} tokens of {len(plain)} answers")
 
 # %%
-def run(method, **options):
-    """The traces of all questions by one method."""
-    drafter = methods.build(method, context)
-    return [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop, **options).trace for prompt in prompts]
+def race(*names):
+    """The traces of all questions by each method; methods take turns, so that a busy moment hits all of them."""
+    drafters, traces = {name: methods.build(name, context) for name in names}, {name: [] for name in names}
+    for prompt in prompts:
+        for name, drafter in drafters.items():
+            traces[name].append(generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop).trace)
+    return traces
 
+
+# %%
 
 def by_depth(traces):
     """(accepted, tested) at depth 1, 2, ..., all answers together."""
@@ -247,7 +252,7 @@ def tau(traces):
     return sum(trace.emitted for trace in traces) / sum(trace.target_calls for trace in traces)
 
 
-mtp_traces = run("mtp:num_tokens=4")
+(mtp_traces,) = race("mtp:num_tokens=4").values()
 mtp_depths = by_depth(mtp_traces)
 print(f"MTP, four tokens: τ = {tau(mtp_traces):.2f}")
 for depth, (accepted, tested) in enumerate(mtp_depths, 1):
@@ -532,7 +537,7 @@ for name, paths in trees.items():
 display(Markdown(markdown(rows, ["tree", "nodes", "depth", "E, independent heads", "τ, replayed"])))
 
 # %%
-engine = run("medusa:nodes=14")
+(engine,) = race("medusa:nodes=14").values()
 print(f"the same tree in the engine: τ = {tau(engine):.3f}; replayed {replay(grown(14), all_ranks):.3f}")
 counts = np.bincount([len(path) for path in grown(14)], minlength=5)[1:]
 print("its nodes by depth:", counts.tolist())
@@ -843,7 +848,8 @@ for name, rule in (("lossless", verify), ("typical", Typical())):
 from specdec_core.costs import measure
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-live = {nodes: run(f"medusa:nodes={nodes}") for nodes in (2, 8, 32)}
+TREES = {nodes: f"medusa:nodes={nodes}" for nodes in (2, 8, 32)}
+raced = race("autoregressive", "mtp:num_tokens=1", "mtp:num_tokens=2", "mtp:num_tokens=4", *TREES.values())
 costs = measure(lm, widths=[1, *(nodes + 1 for nodes in SIZES)], context=160, repeats=7)
 order = grown(64)
 steps = {nodes: replay(order[:nodes], all_ranks) for nodes in SIZES}
@@ -860,10 +866,9 @@ def pace(traces):
     return sum(trace.emitted for trace in traces) / sum(trace.decode_seconds for trace in traces)
 
 
-around = seconds(live[8], "draft", "observe")
+around = seconds(raced[TREES[8]], "draft", "observe")
 predicted = {nodes: steps[nodes] * costs.t(1) / (costs.t(nodes + 1) + around) for nodes in SIZES}
-plain_traces = [answer.trace for answer in plain]
-clock = {nodes: pace(traces) / pace(plain_traces) for nodes, traces in live.items()}
+clock = {nodes: pace(raced[name]) / pace(raced["autoregressive"]) for nodes, name in TREES.items()}
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
@@ -891,7 +896,7 @@ chosen = best_tree(shares, lambda q: costs.t(q) + around * (q > 1), max_nodes=64
 top = max(SIZES, key=predicted.get)
 gain = np.diff([steps[nodes] for nodes in SIZES])
 print("tokens a forward that each doubling of the tree adds:", *(f"{more:.2f}" for more in gain))
-print(f"In steps the largest tree wins: τ = {steps[64]:.2f} with 64 nodes, {steps[8]:.2f} with 8.")
+print(f"In steps: τ = {steps[64]:.2f} with 64 nodes, {steps[8]:.2f} with 8.")
 print(f"On the clock, by this machine's t(q), the best of these sizes is N = {top}, {predicted[top]:.2f} times autoregressive; with 64 nodes it is {predicted[64]:.2f}.")
 print(f"`best_tree`, from the heads' counts and t(q) alone: {len(chosen.ranks)} nodes, predicted {chosen.speedup:.2f} times.")
 
@@ -901,14 +906,12 @@ print(f"`best_tree`, from the heads' counts and t(q) alone: {len(chosen.ranks)} 
 # Last, the two drafters side by side against ordinary decoding in the same engine:
 
 # %%
-methods_tried = {"autoregressive": plain_traces, "mtp:num_tokens=1": run("mtp:num_tokens=1"), "mtp:num_tokens=2": run("mtp:num_tokens=2"),
-                 "mtp:num_tokens=4": mtp_traces} | {f"medusa:nodes={n}": t for n, t in live.items()}  # fmt: skip
 rows = []
-for name, traces in methods_tried.items():
+for name, traces in raced.items():
     around, forward = 1e3 * seconds(traces, "draft", "observe"), 1e3 * seconds(traces, "forward")
-    rows.append([f"`{name}`", f"{tau(traces):.2f}", f"{forward:.1f} ms", f"{around:.1f} ms", f"{pace(traces) / pace(plain_traces):.2f}"])
+    rows.append([f"`{name}`", f"{tau(traces):.2f}", f"{forward:.1f} ms", f"{around:.1f} ms", f"{pace(traces) / pace(raced['autoregressive']):.2f}"])
 display(Markdown(markdown(rows, ["method", "τ", "a forward", "drafting, a step", "times faster"])))
-by_steps, by_clock = (max(methods_tried, key=lambda name: key(methods_tried[name])) for key in (tau, pace))
+by_steps, by_clock = (max(raced, key=lambda name: key(raced[name])) for key in (tau, pace))
 print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}." + (" The two scoreboards disagree." if by_steps != by_clock else ""))
 
 # %% [markdown]
