@@ -99,7 +99,7 @@ lm.prefill(some[:-1], reserve=2)
 out = lm.forward(DraftTree.empty(some[-1]), needs_hidden=True)
 rows = lm.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
 apart = (out.hidden.float() @ rows.float().T - out.logits[:, :1000].float()).abs().max()
-print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e} (rounding)")
+print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e}, the rounding of {str(loaded.dtype)[6:]}")
 
 # %% [markdown]
 # **What does it cost?** By hand, for our target with $D = 576$, keys of $192$ and an inner width of $1536$: joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$; the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$. Together
@@ -136,6 +136,11 @@ def shown(tokens):
     return " ".join(f"`{tokenizer.decode([t])!r}`".replace("|", "\\|") for t in tokens)
 
 
+def words(rows, columns):
+    """A table of words, to the left."""
+    return Markdown("\n".join("| " + " | ".join(row) + " |" for row in [columns, [":--"] * len(columns), *rows]))
+
+
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 prompt = encode("Explain in three sentences why the sky is blue.", tokenizer)
 rows = []
@@ -143,7 +148,7 @@ for step in stream(lm, prompt, EAGLE(module, lm.vocab_size, tree="chain", depth=
     draft, kept = step.tree.tokens[1:], step.verdict.accepted
     accepted = f"**{shown(draft[:kept])}** " if kept else ""
     rows.append([accepted + shown(draft[kept:]), shown([step.verdict.next_token]), str(kept + 1)])
-display(Markdown(markdown(rows, ["draft", "target adds", "tokens"])))
+display(words(rows, ["draft", "target adds", "tokens"]))
 
 # %% [markdown]
 # ## Why the drawn token must be fed back
@@ -236,8 +241,8 @@ from specdec_core.training.selfchat import ANSWER, LOOP
 
 L, stored = 256, np.load(waves.TEXT)
 greedy = np.flatnonzero(stored["temperature"] == 0)
-held_out = greedy[greedy % 16 == 15][:8]  # these no training sees
-training = greedy[greedy % 16 != 15][:28]
+held_out = greedy[greedy % 16 == 15][:10]  # these no training sees
+training = greedy[greedy % 16 != 15][:40]
 
 
 def read(rows):
@@ -295,7 +300,7 @@ facts = {
     "answered greedily": f"{card.data['greedy_share']:.0%}",
     "distinct 1-, 2-, 3-grams of all": ", ".join(f"{card.data[f'distinct_{n}']:.1%}" for n in (1, 2, 3)),
 }
-display(Markdown(markdown([[name, value] for name, value in facts.items()], ["the text", "what EAGLE's weight file says"])))
+display(words(facts.items(), ["the text", "what EAGLE's weight file says"]))
 row = held_out[0]
 kept = stored["tokens"][row, :L][stored["roles"][row, :L] != LOOP]
 print(tokenizer.decode(kept)[:700], "…")
@@ -405,7 +410,7 @@ for path in sorted(weights.SHIPPED.glob("*.safetensors")):
     own_states = f"{goal['steps']}" if "steps" in goal else "–"
     size = f"{found.tokens / 1e6:.1f} M"
     rows.append([found.recipe["name"], found.recipe["about"], own_states, size, *(f"{a:.3f}" for a in found.acceptance)])
-display(Markdown(markdown(rows, ["recipe", "about", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)])))
+display(words(rows, ["recipe", "about", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)]))
 
 # %% [markdown]
 # ## A tree of one shape
