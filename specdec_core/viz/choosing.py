@@ -95,7 +95,7 @@ def reading(task: str, methods: Mapping[str, Steps], costs: Costs, B: int) -> st
     'math, B = 1: a is fastest, 3.00 times as fast as no draft. 1 of 2 methods gain.'
     """
     order = ranking(methods, costs, B)
-    gain = sum(value > 1 for _, value in order)
+    gain = sum(round(value, 2) > 1 for _, value in order)
     best, value = order[0] if order else ("", 0.0)
     words = (
         f"{_plain(best)} is fastest, {value:.2f} times as fast as no draft." if gain
@@ -115,10 +115,9 @@ def draw(task: str, methods: Mapping[str, Steps], costs: Costs, B: int) -> Any:
         fig = Figure(figsize=(7.6, 0.8 + 0.28 * max(1, len(order))))
         axes = fig.add_subplot()
         for place, (_, value) in enumerate(order):
-            axes.barh(place, value, height=0.7, **(style.bar(0) if value <= 1 else style.bar(5)))
+            look = style.bar(0) | {"hatch": "///"} if _lost(value) else style.bar(5) | {"hatch": ""}
+            axes.barh(place, value, height=0.7, **look)
             axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
-        for bar, (_, value) in zip(axes.patches, order, strict=True):
-            bar.set_hatch("///" if value <= 1 else "")
         axes.axvline(1, color="black", linestyle="--", linewidth=1)
         axes.set_yticks(range(len(order)), [_plain(name) for name, _ in order])
         axes.invert_yaxis()
@@ -148,13 +147,13 @@ def table(gains: Mapping[tuple[str, str], float], best: str = "fastest of its ta
             top = max(methods, key=lambda name: gains[name, task])
             for y, name in enumerate(methods):
                 value = gains[name, task]
-                look = {"facecolor": "#F2F2F2", "hatch": "///", "edgecolor": "#BBBBBB"}
-                if value > 1:
-                    look = {"facecolor": _blue(value), "edgecolor": "white"}
+                look, box = {"facecolor": _blue(value), "edgecolor": "white"}, None
+                if _lost(value):
+                    look = {"facecolor": "#F2F2F2", "hatch": "///", "edgecolor": "#BBBBBB"}
+                    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
                 axes.add_patch(Rectangle((x, y), 1, 1, linewidth=0.8, **look))
-                box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if value <= 1 else None
                 axes.text(x + 0.5, y + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=8, bbox=box)
-                if name == top and value > 1:
+                if name == top and round(value, 2) > 1:
                     frame = Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, linewidth=2, edgecolor="black")
                     axes.add_patch(frame)
         axes.set(xlim=(0, len(tasks)), ylim=(len(methods), 0))
@@ -219,8 +218,13 @@ def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _lost(value: float) -> bool:
+    """As far as two decimals show."""
+    return round(value, 2) < 1
+
+
 def _blue(value: float) -> str:
-    """White at 1, the palette's sky blue from 3 on."""
-    share = min(1.0, (value - 1) / 2)
+    """White up to 1, the palette's sky blue from 3 on."""
+    share = min(1.0, max(0.0, (value - 1) / 2))
     mixed = [round(255 + share * (int(style.PALETTE[5][i : i + 2], 16) - 255)) for i in (1, 3, 5)]
     return "#" + "".join(f"{part:02X}" for part in mixed)
