@@ -387,7 +387,7 @@ for i, name in enumerate(modules, 1):
     if name != "mtp":  # its outputs stand before its own norm; only their laws can be compared
         panels[0].plot(depths, off_at[name], label=name, **style.line(i))
     panels[1].plot(depths, right_at[name], label=name, **style.line(i))
-panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, None))
+panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, 1.2 * max(map(max, off_at.values()))))
 panels[1].set(title="best token right, if those before were", xlabel="depth", ylim=(0, 1))
 for axes in panels:
     axes.set_xticks(list(depths))
@@ -533,7 +533,7 @@ for depth in range(1, 5):
     count = [sum(d[node] == depth for node in growth.kept) for d, (growth, _) in zip(levels, steps)]
     axes.bar(range(1, len(steps) + 1), count, bottom=base, width=0.85, label=f"depth {depth}", **style.bar(depth))
     base += count
-axes.plot(range(1, len(steps) + 1), [verdict.accepted for _, verdict in steps], "kv", markersize=5, label="accepted")
+axes.plot(range(1, len(steps) + 1), [verdict.accepted for _, verdict in steps], "v", mfc="white", mec="black", markersize=8, label="accepted")
 axes.set(xlabel="step", ylabel="nodes kept")
 axes.grid(axis="x", visible=False)
 axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
@@ -607,7 +607,7 @@ for task, prompt in prompts.items():
         if step.tree.size:
             pairs += judged(drafter.growth, step.verdict)
 confidence, accepted = np.array(pairs, float).T
-edges = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.000001])
+edges = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.000001])
 bins = np.digitize(confidence, edges) - 1
 table = [(confidence[bins == b].mean(), accepted[bins == b].mean(), (bins == b).sum()) for b in np.unique(bins)]
 said, true, count = np.array(table).T
@@ -615,7 +615,8 @@ said, true, count = np.array(table).T
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 axes.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="perfectly calibrated")
-error = np.sqrt(np.maximum(true * (1 - true), 1 / count) / count)
+smooth = (true * count + 1) / (count + 2)  # so that no error is zero
+error = np.sqrt(smooth * (1 - smooth) / count)
 axes.errorbar(said, true, yerr=error, capsize=3, label="measured, ± one standard error", **style.line(style.index("eagle")))
 for x, y, n in zip(said, true, count):
     axes.annotate(f"{n:.0f}", (x, y), textcoords="offset points", xytext=(6, -11), fontsize=7.5)
