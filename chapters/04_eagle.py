@@ -387,7 +387,7 @@ for i, name in enumerate(modules, 1):
     if name != "mtp":  # its outputs stand before its own norm; only their laws can be compared
         panels[0].plot(depths, off_at[name], label=name, **style.line(i))
     panels[1].plot(depths, right_at[name], label=name, **style.line(i))
-panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, 1.2 * max(map(max, off_at.values()))))
+panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, 1.3 * max(off_at["eagle"])))
 panels[1].set(title="best token right, if those before were", xlabel="depth", ylim=(0, 1))
 for axes in panels:
     axes.set_xticks(list(depths))
