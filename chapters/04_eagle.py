@@ -297,6 +297,7 @@ facts = {
     "user tokens": f"{card.data['user_tokens']:,.0f}",
     "tokens cut out as loops": f"{card.data['dropped_tokens']:,.0f}",
     "median length of an answer": f"{card.data['answer_length_median']:.0f} tokens",
+    "w, weight of the states' loss": f"{card.recipe['objective']['regression']:g}",
     "answered greedily": f"{card.data['greedy_share']:.0%}",
     "distinct 1-, 2-, 3-grams of all": ", ".join(f"{card.data[f'distinct_{n}']:.1%}" for n in (1, 2, 3)),
 }
@@ -310,7 +311,7 @@ print(tokenizer.decode(kept)[:700], "…")
 #
 # $$\underbrace{-\sum_x p(x)\,\log \hat p(x)}_{\text{the law: what is drafted}} \;+\; w\,\underbrace{\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big)}_{\text{the state: what is continued}},$$
 #
-# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (The paper weighs the law 0.1 against the state's 1; ours is the recipe in the card below.)
+# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
 #
 # ## Depth 2 to 4: training on its own states
 #
@@ -400,7 +401,7 @@ e = off_at["eagle"]
 print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth 4; from the first two depths, a = {e[1] / e[0] - 1:.2f}.")
 
 # %% [markdown]
-# What the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
+# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only. (EAGLE-3 will draw the conclusion.) What the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
 
 # %%
 rows = []
