@@ -115,14 +115,15 @@ for name, tensor in tensors.items():
 # The target has been frozen, and the module was trained beside it on conversations that the target itself wrote, to give the target's laws (`specdec train cards` says how). DeepSeek-V3 trains its module together with the model, to make the *model* better; that the module can also draft is a
 # second use. Only the most frequent tokens can be drafted, those in `ids`, since the projection is the dearest part of a module as small as this (chapter 02).
 #
-# Now the four steps, on one text. First the states of the target and the pairs:
+# Now the four steps, on one text: a question and the beginning of its answer. First the states of the target and the pairs:
 
 # %%
 import torch
+from specdec_core.workloads import encode
 
 w = {name: tensor.float() for name, tensor in tensors.items()}  # on the CPU, in float32, for the eyes of the reader
 eps, width = loaded.model.config.rms_norm_eps, loaded.model.config.head_dim
-text = tokenizer.encode("The capital of France is Paris. The capital of Italy is")
+text = [*encode("What is the capital of Italy?", tokenizer), *tokenizer.encode("The capital of Italy is")]
 states = lm.prefill(text, needs_hidden=True)  # (L, D): f_0 ... f_{L-1}
 
 
@@ -178,7 +179,7 @@ for what, logits in (("the module, in the open", ours), ("the module, package", 
     print(f"{what:24}", [tokenizer.decode([i]) for i in ids[logits.topk(5).indices]])
 
 # %% [markdown]
-# The difference is rounding in the type the model runs in. Note the last two lines. The target had to read *is* to say its line, with all its layers; the module has seen the target's state *before* that token, the token's embedding, and one layer.
+# The difference is rounding in the type the model runs in. Note the last two lines. The target had to read *is* to say its line, with all its layers; the module, right or wrong, has seen the target's state *before* that token, the token's embedding, and one layer.
 #
 # ## One module, several depths
 #
@@ -215,7 +216,7 @@ print("package:", mtp.propose(text, Budget(64, 64), Rng(0)).tokens[1:].tolist())
 # %%
 from specdec_core.engine import generate
 from specdec_core.stopping import Stop
-from specdec_core.workloads import encode, own as questions
+from specdec_core.workloads import own as questions
 
 LENGTH = 48
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -559,11 +560,11 @@ for depth in range(1, right.shape[1] + 1):
 given = [right[right[:, :d].all(1), d].mean() for d in range(right.shape[1]) if right[:, :d].all(1).any()]
 print("heads 1, 2, ... right anywhere:                 ", *(f"{share:.2f}" for share in right.mean(0)))
 print("and right where all heads before it were right: ", *(f"{share:.2f}" for share in given))
-more = given[-1] > right.mean(0)[len(given) - 1]
+more = right[:, :2].all(1).mean() > right[:, :2].mean(0).prod()
 print("Being right comes in stretches: easy text is easy for all heads." if more else "No sign that heads are right together, on this text.")
 
 # %% [markdown]
-# So the product undervalues depth. A tree grown from the real joint counts would be deeper; with enough text one can count paths instead of heads. And because all nodes of a depth have the same candidates, the tree is the same in every step, however sure or unsure the heads are: that is what EAGLE-2's dynamic tree changes (chapter 04).
+# Where heads are right together, the product undervalues depth, and a tree grown from joint counts would be deeper: with enough text one can count paths instead of heads. And because all nodes of a depth have the same candidates, the tree is the same in every step, however sure or unsure the heads are: that is what EAGLE-2's dynamic tree changes (chapter 04).
 #
 # ## Acceptance by depth
 #
@@ -932,7 +933,7 @@ print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}." + (" The two sc
 # - A state knows something of the tokens after next. Blind guessers (Medusa) are bounded by $\max_y \sum_x p(x)p(y|x)$, told ones (MTP, EAGLE) by $\sum_x p(x) \max_y p(y|x)$, which is never less.
 # - The MTP module: norm, concatenate, project, one block, the shared head. Its output stands where the next state will stand, so one module can go on by itself; acceptance falls with depth.
 # - A tree is checked in one forward if each row sees committed tokens, ancestors and itself, at a position given by its depth.
-# - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; the product undervalues depth, because heads are right together.
+# - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; where heads are right together, the product undervalues depth.
 # - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number, and not a small one.
 # - τ grows ever more slowly with the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
 #
