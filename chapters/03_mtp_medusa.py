@@ -934,7 +934,7 @@ print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}." + (" The two sc
 # - The MTP module: norm, concatenate, project, one block, the shared head. Its output stands where the next state will stand, so one module can go on by itself; acceptance falls with depth.
 # - A tree is checked in one forward if each row sees committed tokens, ancestors and itself, at a position given by its depth.
 # - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; where heads are right together, the product undervalues depth.
-# - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number, and not a small one.
+# - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number far above rounding, and it grows with the temperature.
 # - τ grows ever more slowly with the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
 #
 # **Can you answer these?** A tree has three children of the root and two below each: how many ones has its mask? (Ten rows: 1 + 3 · 2 + 6 · 3 = 25.) Which positions do the nine nodes have, with 100 tokens committed? (101 for the three, 102 for the six; the root stands at 100.) A head has accuracies 0.5 and 0.3, the next 0.4 and 0.3: which three nodes? (0.5; 0.3; 0.5 · 0.4 = 0.2.)
