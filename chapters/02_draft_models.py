@@ -530,7 +530,7 @@ off = expected_tokens(float(alpha), 8) / tau(every, 8) - 1
 print(f"At γ = 8 the formula with one α for all tasks gives {abs(off):.0%} too {'little' if off < 0 else 'much'}.")
 
 # %% [markdown]
-# Tasks of different α in one pot are one more way for easy places to stand together, and $E$ is convex in α: the mean of the formula over the tasks is above the formula of the mean.
+# (The end of an answer cuts its last step short, which costs the count a little.) Tasks of different α in one pot are one more way for easy places to stand together, and $E$ is convex in α: the mean of the formula over the tasks is above the formula of the mean.
 #
 # ## Where a draft's time goes
 #
