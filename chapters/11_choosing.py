@@ -123,6 +123,16 @@ costs = replace(alone, larger=tuple(batches))
 print(f"t(1) = {1e3 * costs.t(1):.1f} ms;", ", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (2, 5, 9, 17, 33, 65)), "t(1)")
 
 # %%
+def right_rows(text, tree, places):
+    """Which rows read what the text has at their place, and all rows above them do so, too."""
+    right = [True]
+    for row in range(1, len(places)):
+        said = places[row] < len(text) and text[places[row]] == tree.tokens[row]
+        right.append(said and right[tree.parents[row]])
+    return right
+
+
+# %%
 from specdec_core.interface import LMOutput
 
 
@@ -140,13 +150,10 @@ class Recorded:
 
     def forward(self, tree, needs_hidden=False):
         places, known = self.length + tree.depths, len(self.text)  # where the token of each row stands
-        right, logits = [True], torch.zeros(len(places), self.vocab_size)
-        for row, place in enumerate(places):
-            if row:
-                said = place < known and self.text[place] == tree.tokens[row]
-                right.append(said and right[tree.parents[row]])
-            if right[row] and place + 1 < known:
-                logits[row, self.text[place + 1]] = 1.0
+        logits = torch.zeros(len(places), self.vocab_size)
+        for row, right in enumerate(right_rows(self.text, tree, places)):
+            if right and places[row] + 1 < known:
+                logits[row, self.text[places[row] + 1]] = 1.0
         return LMOutput(logits, self.states[np.minimum(places, known - 1)] if needs_hidden else None)
 
     def commit(self, path):
