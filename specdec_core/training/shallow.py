@@ -3,7 +3,8 @@
 A draft model from elsewhere has to share the target's tokenizer, and few families have a member small enough: the
 default target is the smallest of its own. So a model of two layers is made from the target itself. It begins with two
 of the target's layers and learns the target's laws, the distillation of Hinton et al. (arXiv:1503.02531) at
-temperature 1, on the target's own text as DistillSpec (arXiv:2310.08461) advises for draft models.
+temperature 1, on the target's own text. (DistillSpec, arXiv:2310.08461, has the draft model write it, which costs
+a new text in the course of training.)
 
 Embedding and projection stay the target's and are not trained, so only the layers need storing. The projection is cut
 to the K most frequent tokens (FR-Spec, arXiv:2502.14856): in so shallow a model it would take most of the time.
