@@ -290,7 +290,7 @@ for dtype, T in SETTINGS[:2]:
         parted.append((dtype, key, at))
         gap = {d: logit_gap(lm, [*prompt, *right[:at]]) for d, lm in targets.items()}
         pair = [repr(tokenizer.decode(t[at])) if at < len(t) else "(end)" for t in (right, other)]
-        rows.append([dtype, key, at + 1, *pair, *(f"{gap[d]:.3g}" for d in targets)])
+        rows.append([dtype, key, str(at + 1), *pair, *(f"{gap[d]:.3g}" for d in targets)])
 columns = ["format", "question", "first different token", "autoregressive", "prompt lookup", *(f"gap in {d}" for d in targets)]
 display(Markdown(markdown(rows, columns) if rows else "No answer parted in this run."))
 
