@@ -248,7 +248,7 @@ def test_cooking_writes_weights_with_their_card(loaded, text, tmp_path):
     recipes.cook(again, loaded, text, tmp_path / "more", tmp_path / "more.safetensors", start=out)
     more = weights.read_card(tmp_path / "more.safetensors")
     assert more.tokens == 2 * card.tokens and more.curve[: len(card.curve)] == card.curve
-    assert more.recipe["before"] == card.recipe and more.seconds > card.seconds
+    assert more.recipe["before"] == card.recipe
     with pytest.raises(SpecdecError, match="other tokens"):
         recipes.cook(replace(again, vocabulary=30), loaded, text, tmp_path / "no", tmp_path / "no.st", start=out)
     shares = evaluate(FeatureObjective(module, 1, 0.0), text)

@@ -66,7 +66,7 @@ class FeatureDraft(nn.Module):
         self.norm_out = LlamaRMSNorm(dim, eps) if normed else None
         self.rotary = LlamaRotaryEmbedding(config)
         # Embeddings are small beside states; EAGLE's join would not hear them at first.
-        self.scale = 1.0 if normed else float(frozen.embedding.float().std() ** -1)
+        self.scale = 1.0 if normed else 1 / frozen.embedding.detach().float().std().item()
         with torch.no_grad():
             std = dim**-0.5 / 2
             self.join.weight.normal_(std=std)
