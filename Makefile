@@ -8,9 +8,10 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 BIN := .venv/bin
 
-# The lines of `make test`: tests and doctests, two files at a time; then every executed chapter, cell by cell.
+# The lines of `make test`: tests and doctests, two files at a time; then every executed chapter, cell by cell, two
+# at a time on one thread each.
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
-CHAPTERS := $(BIN)/python -m pytest -o addopts= --nbval-lax chapters
+CHAPTERS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts= -n 2 --dist loadfile --nbval-lax chapters
 
 .PHONY: help env model book html test browser lab clean
 
