@@ -21,7 +21,7 @@ from specdec_core.rng import Rng, total_variation
 from specdec_core.sampling import Sampling
 from specdec_core.toy import TableLM
 from specdec_core.training import weights
-from specdec_core.training.corpus import Batch
+from specdec_core.training.corpus import Batch, Corpus
 from specdec_core.training.feature_draft import Frozen
 from specdec_core.training.medusa import DECAY, MedusaHeads, MedusaObjective
 from specdec_core.training.selfchat import ANSWER, USER
@@ -130,6 +130,8 @@ def test_counts_on_held_out_text_are_those_of_a_slow_count(objective, batch):
 
     corpus = SimpleNamespace(held_out=np.arange(4), temperature=torch.tensor([0.0, 0.8, 0.0, 0.0]),
                              batch=lambda rows, device: batch)  # fmt: skip
+    corpus.measured = Corpus.measured.func(corpus)  # the warm conversation is left out
+    assert corpus.measured.tolist() == [0, 2, 3]
     accuracy = objective.tables(corpus)["accuracy"]
     assert accuracy.shape == (3, 5)  # of all five tokens, where ten ranks were asked for
     # It reads in half precision, in which two guesses may change places.

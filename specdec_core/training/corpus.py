@@ -75,6 +75,11 @@ class Corpus:
         return np.arange(HELD_OUT - 1, len(self.tokens), HELD_OUT)
 
     @cached_property
+    def measured(self) -> np.ndarray:
+        """The held-out rows that were answered greedily: on these, acceptance is counted."""
+        return self.held_out[self.temperature[self.held_out].numpy() == 0]
+
+    @cached_property
     def training(self) -> np.ndarray:
         return np.setdiff1d(np.arange(len(self.tokens)), self.held_out)
 

@@ -139,7 +139,7 @@ def evaluate(objective: Objective, corpus: Corpus, device: str = "cpu", depth: i
     but the first: the first has the target's own place in the step that reads the prompt.
     """
     counts = torch.zeros(2, depth)
-    rows = corpus.held_out[corpus.temperature[corpus.held_out].numpy() == 0][:limit]
+    rows = corpus.measured[:limit]
     objective.module.eval()
     for start in range(0, len(rows), 4):
         with torch.autocast(torch.device(device).type, torch.bfloat16):

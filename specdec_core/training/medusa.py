@@ -142,9 +142,8 @@ class MedusaObjective:
         ``accuracy[k, r]`` is the share of held-out greedy answer tokens that are head k's guess of rank r;
         R is ``top``, or K where there are not so many tokens.
         """
-        heads, held_out, top = len(self.module.heads), corpus.held_out, min(top, len(self.module.frozen.ids))
+        heads, rows, top = len(self.module.heads), corpus.measured, min(top, len(self.module.frozen.ids))
         counts = torch.zeros(heads, top + 1, dtype=torch.float64)
-        rows = held_out[corpus.temperature[held_out].numpy() == 0]
         self.module.eval()
         for start in range(0, len(rows), 4):
             with torch.autocast(torch.device(device).type, torch.bfloat16):
