@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ from .book import BookError
 # Commands that latex2mathml does not know, in words that it does.
 _SPELLED = {r"\arg\max": r"\text{arg}\,\max", r"\arg\min": r"\text{arg}\,\min"}
 _OTHER_PAGE = re.compile(r'(<a [^>]*?href=")([^":#/]+)\.ipynb(#[^"]*)?(")')
+_CHECKED = "# NBVAL_CHECK_OUTPUT\n"  # has the tests compare the output of a cell; says nothing to a reader
 
 # Code that a notebook shows folded is folded here, too.
 _TEMPLATE = """
@@ -40,6 +42,7 @@ h2 { margin-top: 2.2em; padding-top: .6em; border-top: 1px solid var(--rule); }
 .prompt { display: none; }
 .input_area, .output_area { overflow-x: auto; margin: .5rem 0; }
 pre, code { font: 14px/1.45 "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+.input_area pre, .output_text pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .input_area pre { margin: 0; padding: .7rem .9rem; background: #f6f6f4; border: 1px solid var(--rule); }
 summary { color: #5a5a5a; font: 14px system-ui, "DejaVu Sans", sans-serif; cursor: pointer; }
 .c1 { color: #5a5a5a; font-style: italic; }
@@ -47,8 +50,9 @@ summary { color: #5a5a5a; font: 14px system-ui, "DejaVu Sans", sans-serif; curso
 .output_area pre { margin: 0; padding: .2rem .9rem; }
 .anchor-link:focus { visibility: visible; }
 blockquote { margin: 1rem 0; padding: .1rem 1rem; border-left: 4px solid var(--accent); background: #f3f6fa; }
-table { border-collapse: collapse; margin: 1rem 0; font-size: 15px; }
+table { display: block; max-width: 100%; overflow-x: auto; border-collapse: collapse; margin: 1rem 0; font-size: 15px; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
+td code, th code { overflow-wrap: anywhere; }
 img { max-width: 100%; height: auto; }
 math[display="block"] { margin: 1rem 0; overflow-x: auto; overflow-y: hidden; }
 @media (max-width: 60rem) { nav { position: static; width: auto; } main { margin: 0; padding: 1rem; } }
@@ -83,7 +87,11 @@ def mathml(formula: str, display: str = "inline") -> str:
 
 def body(notebook: Any) -> str:
     """The HTML of a notebook's cells, without head and navigation."""
-    html, _ = _exporter().from_notebook_node(notebook)
+    shown = copy.deepcopy(notebook)
+    for cell in shown.cells:
+        if cell.cell_type == "code":
+            cell.source = cell.source.replace(_CHECKED, "")
+    html, _ = _exporter().from_notebook_node(shown)
     html = _OTHER_PAGE.sub(lambda m: f"{m[1]}{m[2]}.html{m[3] or ''}{m[4]}", html)
     return html.replace('href="README.md"', 'href="index.html"')
 

@@ -68,6 +68,16 @@ def test_code_that_the_notebook_folds_is_folded(book):
     assert page(book, "00_start").find("pre") and not page(book, "00_start").find("details")
 
 
+def test_a_line_for_the_tests_is_not_shown(book):
+    path = book / "chapters" / "01_more.ipynb"
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].source = "# NBVAL_CHECK_OUTPUT\n# Why.\nx = 1"
+    nbformat.write(notebook, path)
+    booksite.build(book, book / "site")
+    assert page(book, "01_more").find("pre").text.strip() == "# Why.\nx = 1"
+    assert "NBVAL" in path.read_text(), "the notebook keeps it"
+
+
 def test_a_second_build_replaces_the_first_and_nothing_else(book):
     booksite.build(book, book / "site")
     (book / "site" / "02_old.html").write_text("old")

@@ -99,6 +99,9 @@ def caption(about: dict[str, Any], quoted: Sequence[str] = ()) -> str:
 
     >>> caption({"model": None})
     'Computed from the formula; nothing was measured.'
+    >>> about = {"model": "m", "dtype": "float32", "device": "cpu", "threads": 1, "machine": "a machine"}
+    >>> caption({**about, "versions": {"torch": "2.13.0+cpu"}})
+    'Measured: m, float32 on cpu, 1 thread; a machine; torch 2.13.0.'
     """
     if about["model"] is None:
         words = "Computed from the formula; nothing was measured."
@@ -106,11 +109,19 @@ def caption(about: dict[str, Any], quoted: Sequence[str] = ()) -> str:
         threads = about["threads"]
         words = (
             f"Measured: {about['model']}, {about['dtype']} on {about['device']}, {threads} "
-            f"thread{'s' * (threads != 1)}; {about['machine']}; torch {about['versions']['torch']}."
+            f"thread{'s' * (threads != 1)}; {about['machine']}; torch {about['versions']['torch'].partition('+')[0]}."
         )
     if quoted:
         words += " Quoted, not measured here: " + "; ".join(quoted) + "."
-    return "\n".join(textwrap.wrap(words, _WIDTH, break_on_hyphens=False))
+    lines = _wrap(words, _WIDTH)
+    for width in range(len(words) // len(lines), _WIDTH):  # no single word on the last line
+        if len(evener := _wrap(words, width)) == len(lines):
+            return "\n".join(evener)
+    return "\n".join(lines)
+
+
+def _wrap(words: str, width: int) -> list[str]:
+    return textwrap.wrap(words, width, break_on_hyphens=False)
 
 
 def svg(fig: Any, alt: str = "") -> str:
