@@ -119,6 +119,14 @@ def test_a_step_of_the_replay_changes_the_page(monkeypatch):
     assert static == replay_html(trace, Words())
 
 
+def test_tokens_accepted_beyond_the_end_are_told_from_those_written():
+    """Two steps draft two tokens each, all accepted; of the second draft only one is within the limit of four."""
+    trace = generate(CYCLE, [0, 1, 2, 3, 4, 0], PromptLookup(num_tokens=2), max_new_tokens=4).trace
+    assert "4 tokens, 3 of them drafted (1 more accepted beyond the end of the answer);" in replay_html(trace, Words())
+    assert "2 of 2 accepted, 1 of them beyond the end of the answer:" in replay_html(trace, Words(), 2)
+    assert "2 of 2 accepted:" in replay_html(trace, Words(), 1)
+
+
 def test_a_move_along_t_of_q_changes_the_page(monkeypatch):
     (slider, page), static = shown(monkeypatch, lambda: forward_cost.slider(COSTS))
     assert page.value.startswith("<p><b>t(8) = 20.0 ms. All 7 drafts accepted: 2.5 ms a token.")

@@ -141,13 +141,20 @@ def _span(text: str, kind: str) -> str:
     return f'<{element} title="{kind}" style="{style}">{shown}</{element}>'
 
 
+def _beyond(step: dict[str, Any]) -> int:
+    """Accepted tokens that a stop token or the length limit has cut off."""
+    return max(len(step["accepted"]) - len(step["tokens"]), 0)
+
+
 def _summary(record: dict[str, Any], count: int) -> str:
     steps = record["steps"][:count]
     tokens = sum(len(one["tokens"]) for one in steps)
-    accepted = sum(min(len(one["accepted"]), len(one["tokens"])) for one in steps)
+    beyond = sum(map(_beyond, steps))
+    accepted = sum(len(one["accepted"]) for one in steps) - beyond
+    note = f" ({beyond} more accepted beyond the end of the answer)" if beyond else ""
     seconds = sum(sum(one["seconds"].values()) for one in steps)
     return (
-        f"<b>{escape(record['drafter'])}</b>: {count} target calls, {tokens} tokens, {accepted} of them drafted; "
+        f"<b>{escape(record['drafter'])}</b>: {count} target calls, {tokens} tokens, {accepted} of them drafted{note}; "
         f"{tokens / count:.2f} tokens a call; {seconds:.2f} s of decoding. "
         f"Autoregression would have written {count} token{'s' * (count != 1)} in as many calls."
     )
@@ -163,6 +170,8 @@ def _draft(step: dict[str, Any], tokenizer: Any) -> tuple[str, set[str]]:
     look = ["accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows]
     texts = pieces([tokens[i] for i in rows], tokenizer)
     spans = "".join(_span(text, kind) for kind, text in zip(look, texts, strict=True))
-    kept = f"{len(accepted)} of {len(rows)} kept"
+    kept = f"{len(accepted)} of {len(rows)} accepted"
+    if beyond := _beyond(step):
+        kept += f", {beyond} of them beyond the end of the answer"
     html = f'<div style="{_SMALL}">The draft of this step, {kept}:</div><pre style="{_PAGE}">{spans}</pre>'
     return html, set(look)
