@@ -6,6 +6,7 @@ Only `commit` and `prefill` change what is remembered; the rows of a forward tha
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,6 +63,13 @@ class CachedLM:
         self.shape = shape
         if numerics == "invariant" and shape is None:
             self.shape = invariance.find(self)
+
+    def with_own_cache(self) -> CachedLM:
+        """The same model with an empty cache of its own, so that two texts can be decoded in turns."""
+        other = copy.copy(self)
+        other._kv, other._tree = KVCache(self.execution.layers), None
+        other._copies, other._copied = [], None
+        return other
 
     @property
     def length(self) -> int:

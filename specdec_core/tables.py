@@ -20,7 +20,7 @@ def cells(rows: Sequence[dict[str, Any]], details: Sequence[dict[str, Any]]) -> 
 
 
 def markdown(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
-    """A Markdown table; numbers to the right.
+    """A Markdown table; words to the left, numbers to the right.
 
     Example:
         >>> print(markdown([["math", "1.00"]], ["task", "speedup"]))
@@ -29,7 +29,7 @@ def markdown(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -
         | math |    1.00 |
     """
     widths = _widths(table, columns)
-    left = [_is_text(column) for column in columns]
+    left = _left(columns)
     rule = [
         ":" + "-" * (w - 1) if text else "-" * (w - 1) + ":" for w, text in zip(widths, left, strict=True)
     ]
@@ -46,7 +46,7 @@ def text(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> st
         math     1.00
     """
     widths = [max(len(cell) for cell in column) for column in zip(columns, *table, strict=True)]
-    left = [_is_text(column) for column in columns]
+    left = _left(columns)
     lines, before = [_aligned(columns, widths, left)], None
     for row in table:
         if before not in (None, row[0]):
@@ -92,8 +92,10 @@ def _identical(row: dict[str, Any], detail: dict[str, Any]) -> str:
     return said if widest == first["logit_gap"] else f"{said} (widest {widest:.3g})"
 
 
-def _is_text(column: str) -> bool:
-    return column in ("task", "method", "accepted at depth 1, 2, 3, 4", "identical")
+def _left(columns: Sequence[str]) -> list[bool]:
+    """The first column and those of words; numbers stand to the right."""
+    words = ("task", "method", "accepted at depth 1, 2, 3, 4", "identical")
+    return [place == 0 or column in words for place, column in enumerate(columns)]
 
 
 def _widths(table: Sequence[Sequence[str]], columns: Sequence[str]) -> list[int]:

@@ -115,6 +115,19 @@ def test_copies_in_one_forward_are_forwards_of_their_own(execution):
     assert lm.length == 7
 
 
+def test_with_its_own_cache_a_model_leaves_the_first_one_alone():
+    lm, tree = CachedLM(float32("llama")), DraftTree.chain(7, [1, 2])
+    lm.prefill([5, 6, 7, 8, 9])
+    before = lm.forward(tree).logits
+    other = lm.with_own_cache()
+    assert other.length == 0
+    other.prefill([9, 8])
+    other.forward(tree)
+    other.commit([0, 1])
+    assert (lm.length, other.length) == (5, 4)
+    torch.testing.assert_close(lm.forward(tree).logits, before, rtol=0, atol=0)
+
+
 def test_what_cannot_be_packed_is_run_eagerly_and_says_so():
     model = tiny("gpt2")
     execution, why = choose(model.float(), "auto")
