@@ -62,7 +62,8 @@ style.use()
 # ## Two laws over the same words
 #
 # In chapter 00 the target took its best token each time, and checking was simple: is the drafted token the best one? Mostly, though,
-# a model does not take its best token. It *draws* one from a law $p$, a probability $p(x)$ for each token $x$. Then there is no right token to compare with.
+# a model does not take its best token. It turns its scores, the *logits* $z$, into a law $p(x) = e^{z_x} / \sum_y e^{z_y}$ (*softmax*), a probability for each token $x$, and
+# *draws* a token from it. Then there is no right token to compare with.
 #
 # The draft has a law of its own, $q$, and has drawn a token from it. In this chapter the vocabulary has four words, so that everything can be
 # done by hand:
@@ -116,7 +117,9 @@ style.use()
 #
 # and checks that it works. The denominator is $1 - \beta$, because $p$ sums to one. So
 #
-# $$P(\text{accepted}, y) + P(\text{rejected}, y) = \min(q(y), p(y)) + (1 - \beta)\,p'(y) = \min(q(y), p(y)) + p(y) - \min(q(y), p(y)) = p(y). \qquad\blacksquare$$
+# $$P(\text{rejected}, y) = (1 - \beta)\,p'(y) = p(y) - \min(q(y), p(y)),$$
+#
+# and with $P(\text{accepted}, y) = \min(q(y), p(y))$ the two add up to $p(y)$. ∎
 #
 # ## The two denominators
 #
@@ -224,8 +227,8 @@ from specdec_core.viz.stepper import stepper
 stepper(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
 
 # %% [markdown]
-# Two things to try. Move $u_1$ to *cat*: no $u_2$ can reject it. And pull the draft towards $p$: the red part of the second strip shrinks for
-# each token, and at the end nothing is left to correct.
+# Two things to try. Move $u_1$ to *cat*: no $u_2$ can reject it. And pull the draft towards $p$: the part of the second strip that rejects shrinks
+# for each token, and at the end nothing is left to correct.
 #
 # ## "Lossless" as a number
 #
@@ -488,7 +491,7 @@ alt = "Distance from the target's law: rounding for the right rule, above 0.01 f
 figures.save(fig, "01-mistakes", alt=alt)
 
 # %% [markdown]
-# Between the right rule and the mildest mistake lie more than twelve orders of magnitude, which is the use of an exact test: there is nothing to
+# Between the right rule and the mildest mistake lie more than ten orders of magnitude, which is the use of an exact test: there is nothing to
 # argue about. A sampled test has to tell an error of size $d$ from noise, and for that needs on the order of $1/d^2$ blocks. By
 # reading, nobody finds any of these: each mistake still emits fluent words.
 #
@@ -501,8 +504,8 @@ figures.save(fig, "01-mistakes", alt=alt)
 #
 # ## Temperature, top-k and top-p come first
 #
-# A user asks for a temperature of 0.8 and top-k of 3. Then *that* is the law to be emitted: logits are divided by $T$, truncated, and
-# made to sum to one, and the result is $p$. All of this happens **before** $p$ and $q$ are compared. (The paper's section 2.2 says so in a line: every such option is sampling from an adjusted law.)
+# A user asks for a temperature $T$ of 0.8, top-k of 3 and top-p of 0.9. Then *that* is the law to be emitted. Logits are divided by $T$; all but the three best tokens are struck out (top-k); of these,
+# all but the fewest best that hold 0.9 of their probability (top-p); what is left is made to sum to one, and the result is $p$. All of this happens **before** $p$ and $q$ are compared. (The paper's section 2.2 says so in a line: every such option is sampling from an adjusted law.)
 #
 # For $q$ there is no such duty, but another: **$q$ must be the law that the draft was drawn from**, whatever that was. The proof used $q$ in one place
 # only, "drafted with probability $q(x)$". A draft may be drawn at another temperature, without top-k, greedily: every choice is lossless as long as it is reported
@@ -697,10 +700,13 @@ def curves(pairs):
         laws = [enumerate_law(lambda rng: siblings(rng, k, replacement, *pair)) for pair in pairs]
         return np.mean([accepted(law) for law in laws])
 
+    def best(k):
+        return np.mean([p_[np.argsort(-q_)[:k]].sum() for p_, q_ in pairs])
+
     return {
         "drawn without replacement": [drawn(k, False) for k in ks],
         "drawn i.i.d.": [drawn(k, True) for k in ks],
-        "the k best of q, not drawn": [np.mean([p_[np.argsort(-q_)][:k].sum() for p_, q_ in pairs]) for k in ks],
+        "the k best of q, not drawn": [best(k) for k in ks],
     }
 
 # %%
@@ -765,8 +771,7 @@ betas = {n: acceptance_rate(ps[n], qs[n]) for n in places}
 fig, axes = plt.subplots(figsize=(7.6, 3.0))
 axes.bar(range(len(places)), betas.values(), **style.bar(1))
 axes.set_xticks(range(len(places)), [tokenizer.decode([ids[n]]) for n in places], rotation=90, fontsize=8)
-axes.set_ylim(0, 1)
-axes.set_ylabel("β = Σ min(p, q)")
+axes.set(ylim=(0, 1), ylabel="β = Σ min(p, q)", xlabel="the word that stands there in the text")
 axes.grid(axis="x", visible=False)
 alt = "Acceptance probability before each word of a short text: it differs several-fold from word to word."
 figures.save(fig, "01-acceptance", alt=alt, model=loaded)
@@ -774,7 +779,7 @@ mean = sum(betas.values()) / len(betas)
 print(f"β from {min(betas.values()):.2f} to {max(betas.values()):.2f}, mean {mean:.2f}")
 
 # %% [markdown]
-# *The labels are the words that stand in the text at that place.* So β is no constant of a draft. It is a number for each place: high where the last three tokens tell
+# So β is no constant of a draft. It is a number for each place: high where the last three tokens tell
 # nearly all that the whole text tells, low where they do not. (Chapter 02 asks what a mean over it is good for.)
 #
 # **One accepted and one rejected draft.** At every place we draw a token and let `verify` test it; then we look for an accepted and for a rejected one, both with something to see: an
@@ -914,7 +919,7 @@ print("encoded again:", tokenizer.encode(tokenizer.decode(cut)))
 #
 # At last a whole run at $T = 1$ on the model: prompt lookup, whose drafts are point masses, against autoregression. To have few enough outcomes, sampling is cut to the two best tokens, and we write three of them: at most
 # eight texts. `enumerate_law` goes through the *engine itself*, its forwards, its cache and its verification. The drafts are verified once by sample-then-match, and once,
-# declared as drawn from one-hot laws, by accept-then-renormalize.
+# declared as drawn from a law with all its mass on one token (a *one-hot* law), by accept-then-renormalize.
 
 # %%
 from specdec_core.drafters import NullDrafter, PromptLookup
@@ -974,7 +979,8 @@ fig, axes = plt.subplots(figsize=(7.6, 3.8))
 for i, (name, marker, color) in enumerate(zip(seen, "^D", ("white", "#F0E442"))):
     at, law = place + 0.15 - 0.3 * i, run_laws[name]
     axes.barh(at, [law[t] for t in texts], height=0.3, **style.bar(i), label=f"exact law, {name}")
-    axes.plot(seen[name], at, marker, color=color, mec="black", label=f"{len(SEEDS)} runs, {name}")
+    label = f"{len(SEEDS)} runs, {name}"
+    axes.plot(seen[name], at, marker, color=color, mec="black", label=label, clip_on=False, zorder=3)
 axes.set_yticks(place, [repr(tokenizer.decode(t)) for t in texts], fontsize=8)
 axes.grid(axis="y", visible=False)
 axes.set_xlabel("probability of the text, or share of the runs")
@@ -1018,7 +1024,7 @@ print("the first two are", "the same, token by token." if first == second else "
 # - **A fresh uniform for every test.** Not the one that drew the token, not one a block.
 # - **The rule belongs to the draw.** Fixed drafts, independent ones, and ones without replacement have a rule each.
 # - **Test in order, stop at the first rejection.** What the target scored behind it belongs to another text.
-# - **Tests at $T = 1$, or by eye, find nothing.** Enumerate a small vocabulary.
+# - **Tests at $T = 1$ do not find an unprocessed $q$, and tests by eye find nothing.** Enumerate a small vocabulary, at several temperatures.
 # - **Equal seeds need not give equal texts**, and equal texts at one seed prove nothing.
 #
 # ## Summary
