@@ -133,7 +133,8 @@ def solve(lm, prompt, y):
 import numpy as np
 from specdec_core.toy import TableLM
 
-follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".", "dog": "ran", "ran": "."}
+follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
+            "dog": "ran", "ran": "."}  # fmt: skip
 WORDS = list(follower)
 toy = TableLM(np.eye(len(WORDS))[[WORDS.index(word) for word in follower.values()]])
 
@@ -159,7 +160,8 @@ answer = generate(toy, ids("."), drafter, max_new_tokens=5)
 for t, done in enumerate(drafter.trajectory):
     settled = answer.tokens[: done.context_length - 1]
     same = [*settled, *done.guess][:5] == toy_rounds[t]
-    print(f"round {t}: {len(settled)} written, then the guess {[WORDS[token] for token in done.guess]}: same {same}")
+    guess = " ".join(WORDS[token] for token in done.guess)
+    print(f"round {t}: {len(settled)} written, then the guess ({guess}); as ours: {same}")
 
 # %% [markdown]
 # It does one thing more: places that are written leave the guess on the left and fresh ones enter on the right, so that the guess is always $m$ tokens long. On the first $m$ places that changes nothing, because no place depends on
@@ -195,7 +197,8 @@ def all_settle(lm, prompt, m, rng):
 
 
 rng = np.random.default_rng(0)
-print(all(all_settle(TableLM.random(6, order=2, seed=s), [0, 1], m, rng) for s in range(100) for m in (1, 3, 8)))
+held = [all_settle(TableLM.random(6, order=2, seed=s), [0, 1], m, rng) for s in range(100) for m in (1, 3, 8)]
+print(f"the theorem held on {sum(held)} of {len(held)} trajectories")
 
 # %% [markdown]
 # > **The notes say …** (*model-free chapter*, section 5.2) that later rounds overwrite tokens which were already at their right place, and (*lookahead article*) that right tokens do not stay in the sequence. In part. **A settled token is never overwritten**: that is the
@@ -230,11 +233,11 @@ jacobi.player(rounds, answer, word)
 
 # %%
 fig = jacobi.draw(rounds, answer, word)
-alt = "Heat map of a Jacobi trajectory, a row a round and a column a place: the settled staircase grows by about one."
+alt = "Heat map of a Jacobi trajectory, a row a round, a column a place: the settled part is a staircase."
 figures.save(fig, "06-trajectory", alt=alt, model=loaded)
 
 # %% [markdown]
-# The settled region is a staircase whose steps are mostly one wide: as many rounds as tokens, nearly. What the rest of a row holds is not noise, and that is the point of this chapter:
+# The settled region is a staircase whose steps are mostly one wide: as many rounds as tokens, nearly. What the rest of a row holds is not all noise, and that is the point of this chapter:
 
 # %%
 marked = jacobi.kinds(rounds, answer)
@@ -243,7 +246,8 @@ count = {kind: sum(row.count(kind) for row in marked[1:]) for kind in jacobi.LOO
 beyond = sum(count.values()) - count["settled"]
 print("settled after each round:", k)
 print(f"Of the {beyond} cells beyond the settled ones, in rounds 1 to {len(rounds) - 1}:")
-print(f"  {count['early'] + count['lost']:3} are right ahead of their turn; {count['lost']} of these are wrong again one round later")
+ahead = count["early"] + count["lost"]
+print(f"  {ahead:3} are right ahead of their turn; {count['lost']} of these are wrong again one round later")
 print(f"  {count['misplaced']:3} belong to a piece of the answer that stands at another place")
 print(f"  {count['wrong']:3} are neither")
 
@@ -275,7 +279,7 @@ questions = {question.id: question for question in own() if question.id in wante
 prompts = {name: encode(questions[name].turns[0], tokenizer) for name in wanted}
 trajectories = {name: solve(lm, prompt, random_guess(prompt, M)) for name, prompt in prompts.items()}
 for name, found in trajectories.items():
-    print(f"{name:13} {len(prompts[name]):4} tokens of prompt, {M} of answer in {len(found) - 1} rounds: {tokenizer.decode(found[-1])!r}")
+    print(f"{name:12} {M} tokens in {len(found) - 1} rounds: {tokenizer.decode(found[-1])!r}")
 
 # %%
 NEAR = 8  # places beyond the first wrong token that are looked at
@@ -290,25 +294,29 @@ for found in trajectories.values():
             in_place[place] += kind in ("early", "lost")
             elsewhere[place] += kind == "misplaced"
 run = [np.mean([jump >= d for jump in jumps]) for d in (1, 2, 3)]
-print(f"tokens a round: {1 + np.mean(jumps):.3f} = 1 + " + " + ".join(f"{share:.3f}" for share in run) + " + …")
+terms = " + ".join(f"{share:.3f}" for share in run)
+print(f"tokens a round: {1 + np.mean(jumps):.3f} = 1 + {terms} + …")
 
 # %%
 import matplotlib.pyplot as plt
 
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
-for i, (counts, label) in enumerate(((in_place, "right, in its place"), (elsewhere, "a piece of the answer, elsewhere"))):
-    axes.bar(np.arange(1, NEAR + 1) + 0.38 * (i - 0.5), counts / seen, width=0.36, label=label, **style.bar(i + 1))
-axes.axhline(run[0], color="black", linestyle="--", linewidth=1, label="$A_1$: share of rounds that settle a second token")
+bars = {"right, in its place": in_place / seen, "a piece of the answer, elsewhere": elsewhere / seen}
+for i, (label, heights) in enumerate(bars.items()):
+    axes.bar(np.arange(1, NEAR + 1) + 0.38 * (i - 0.5), heights, width=0.36, label=label, **style.bar(i + 1))
+label = "$A_1$: share of rounds that settle a second token"
+axes.axhline(run[0], color="black", linestyle="--", linewidth=1, label=label)
 axes.set_xticks(range(1, NEAR + 1))
 axes.set(xlabel="places beyond the first wrong token", ylabel="share of rounds")
-axes.set_ylim(0, 1.45 * max(*(in_place / seen), *(elsewhere / seen), run[0]))
+axes.set_ylim(0, 1.45 * max(run[0], *(max(heights) for heights in bars.values())))
 axes.legend(loc="upper right")
-alt = "Share of rounds by distance beyond the first wrong token: right in place, or part of a displaced piece of the answer."
+alt = "Share of rounds by distance beyond the first wrong token: right in place, or in a displaced piece."
 figures.save(fig, "06-distance", alt=alt, model=loaded)
 
 # %%
-print(f"Of {seen.sum():.0f} tokens up to {NEAR} places beyond the first wrong one, {in_place.sum() / seen.sum():.0%} are right in their place,", end=" ")
-print(f"and {elsewhere.sum() / seen.sum():.0%} belong to a piece of the answer elsewhere.")
+here, there = in_place.sum() / seen.sum(), elsewhere.sum() / seen.sum()
+print(f"Of {seen.sum():.0f} tokens up to {NEAR} places beyond the first wrong one", end=" ")
+print(f"{here:.0%} are right in their place, {there:.0%} in a piece of the answer elsewhere.")
 print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds.")
 
 # %% [markdown]
@@ -324,26 +332,36 @@ print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds."
 # The larger $m$, the more places have a chance to be right early; the more it costs, too.
 
 # %%
+from specdec_core.bench import rotated
 from specdec_core.costs import measure
 from specdec_core.stopping import Stop
 
 SIZES, LENGTH = (1, 2, 4, 8, 16, 32), 32
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 runs = {m: [] for m in (0, *SIZES)}  # m = 0: no guess, ordinary decoding
-for prompt in prompts.values():  # the settings take turns, so that a busy moment hits all of them
-    for m, answers in runs.items():
-        answers.append(generate(lm, prompt, Jacobi(m) if m else NullDrafter(), max_new_tokens=LENGTH, stop=stop))
+for turn, prompt in enumerate(prompts.values()):  # all take turns, each time another one begins
+    for m in rotated(list(runs), turn):
+        drafter = Jacobi(m) if m else NullDrafter()
+        runs[m].append(generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop))
 costs = measure(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repeats=9)
 
 
+# %%
 def tau(answers):
     """Tokens a forward, all prompts together."""
-    return sum(len(answer.tokens) for answer in answers) / sum(answer.trace.target_calls for answer in answers)
+    return sum(len(a.tokens) for a in answers) / sum(a.trace.target_calls for a in answers)
 
 
 def pace(answers):
     """Tokens a second of decoding."""
-    return sum(len(answer.tokens) for answer in answers) / sum(answer.trace.decode_seconds for answer in answers)
+    return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
+
+
+def by_depth(answers, depths=2):
+    """Acceptance at depth 1, 2, ...: accepted over tested, all prompts together."""
+    counts = [a.trace.acceptance_by_depth()[:depths] for a in answers]
+    summed = [[sum(c[d][i] for c in counts if len(c) > d) for i in (0, 1)] for d in range(depths)]
+    return [accepted / tested for accepted, tested in summed if tested]
 
 
 # %%
@@ -353,11 +371,23 @@ from specdec_core.tables import markdown
 steps = {m: tau(answers) for m, answers in runs.items()}
 predicted = {m: steps[m] / costs.break_even(m + 1) for m in SIZES}
 clock = {m: pace(answers) / pace(runs[0]) for m, answers in runs.items()}
-rows = [[str(m), f"{steps[m]:.2f}", f"{costs.break_even(m + 1):.2f}", f"{predicted[m]:.2f}", f"{clock[m]:.2f}"] for m in SIZES]
-display(Markdown(markdown(rows, ["m", "τ", "needed, t(m + 1)/t(1)", "predicted", "measured, times faster"])))
-same = sum(a.tokens == b.tokens for m in SIZES for a, b in zip(runs[m], runs[0]))
-print(f"{same} of {len(SIZES) * len(runs[0])} answers are those of ordinary decoding, token for token;", end=" ")
-print("the others part at a near tie (chapter 12).")
+rows = []
+for m in SIZES:
+    depths = ", ".join(f"{share:.2f}" for share in by_depth(runs[m]))
+    values = steps[m], costs.break_even(m + 1), predicted[m], clock[m]
+    rows.append([str(m), depths, *(f"{value:.2f}" for value in values)])
+names = ["m", "accepted at depth 1, 2", "τ", "needed, t(m + 1)/t(1)", "predicted", "measured, times faster"]
+display(Markdown(markdown(rows, names)))
+
+# %%
+from specdec_core.divergence import first_difference, logit_gap
+
+pairs = [(p, a.tokens, b.tokens) for m in SIZES for p, a, b in zip(prompts.values(), runs[0], runs[m])]
+apart = [(p, a[: first_difference(a, b)]) for p, a, b in pairs if a != b]
+print(f"{len(pairs) - len(apart)} of {len(pairs)} answers are those of ordinary decoding, token for token.")
+if apart:
+    gap = max(logit_gap(lm, [*p, *common]) for p, common in apart)
+    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
@@ -368,19 +398,22 @@ axes.plot(SIZES, [clock[m] for m in SIZES], label="clock: times faster, measured
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xscale("log", base=2)
 axes.set_xticks(SIZES, SIZES)
-axes.set(xlabel="m, length of the guess", ylim=(0, None))
+axes.set(xlabel="m, length of the guess", ylabel="tokens a round; times", ylim=(0, None))
 axes.legend()
-alt = "Tokens a round barely above one for every m; the cost of a forward rises with m; measured speed falls below one."
+alt = "Against m: tokens a round, little above one; what a forward costs, rising; the measured speed."
 figures.save(fig, "06-clock", alt=alt, model=loaded)
 
 # %%
 best_steps, best_clock = max(SIZES, key=steps.get), max(SIZES, key=clock.get)
-losing = [m for m in SIZES if clock[m] < 0.98]
-print(f"Most tokens a round: {steps[best_steps]:.2f}, at m = {best_steps}. Best on the clock: {clock[best_clock]:.2f}, at m = {best_clock}.")
+losing = [m for m in SIZES if clock[m] < 0.98 and steps[m] > 1]
+lucky = [m for m in SIZES if clock[m] > 1.02 * steps[m]]
+print(f"Most tokens a round: {steps[best_steps]:.2f}, at m = {best_steps}.", end=" ")
+print(f"Best on the clock: {clock[best_clock]:.2f} times, at m = {best_clock}.")
 if losing:
-    print(f"The scoreboards disagree at m = {', '.join(map(str, losing))}: fewer forwards, and yet more time.")
-if len(losing) < len(SIZES):
-    print("At the other m the clock gains about as much as the steps, a few percent, or nothing.")
+    print(f"The scoreboards disagree at m = {', '.join(map(str, losing))}: fewer forwards, yet more time.")
+if lucky:
+    print(f"At m = {', '.join(map(str, lucky))} the clock gains more than the steps.", end=" ")
+    print("More rows make no forward faster: that is the error of the stopwatch.")
 
 # %% [markdown]
 # Does a better guess help? Only the first rounds know of it; the guess is soon replaced by what the model made of it. The exception is a guess that is right from the left on: if $y^0$ is what prompt lookup (chapter 05)
@@ -388,7 +421,8 @@ if len(losing) < len(SIZES):
 
 # %%
 for init in ("random", "repeat"):
-    answers = [generate(lm, prompt, Jacobi(8, init), max_new_tokens=LENGTH, stop=stop) for prompt in prompts.values()]
+    drafter = Jacobi(8, init)
+    answers = [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop) for prompt in prompts.values()]
     print(f"m = 8, fresh places filled with init={init!r}: τ = {tau(answers):.3f}")
 
 # %% [markdown]
@@ -410,7 +444,8 @@ laws = [
         three, [0, 1], drafter, max_new_tokens=4, sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
     for drafter in (NullDrafter(), Jacobi(3, init="repeat"))
 ]  # fmt: skip
-print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {total_variation(*laws) < 1e-12}")
+same = total_variation(*laws) < 1e-12
+print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {same}")
 
 # %% [markdown]
 # ## The 2-gram hidden between two rounds
@@ -435,10 +470,16 @@ def same_round_pairs(y):
     return list(zip(y, y[1:]))
 
 
-first, second = ids("dog cat dog on dog"), jacobi_round(toy, ids(".")[0], ids("dog cat dog on dog"))
-print("between the rounds:", *(f"({WORDS[a]} {WORDS[b]})" for a, b in hidden_pairs(ids(".")[0], first, second)))
-print("within the second: ", *(f"({WORDS[a]} {WORDS[b]})" for a, b in same_round_pairs(second)))
-assert all(follower[WORDS[a]] == WORDS[b] for a, b in hidden_pairs(ids(".")[0], first, second))
+def in_words(pairs):
+    return " ".join(f"({WORDS[a]} {WORDS[b]})" for a, b in pairs)
+
+
+(dot,), first = ids("."), ids("dog cat dog on dog")
+second = jacobi_round(toy, dot, first)
+hidden = hidden_pairs(dot, first, second)
+print("between the rounds:", in_words(hidden))
+print("within the second: ", in_words(same_round_pairs(second)))
+assert all(follower[WORDS[a]] == WORDS[b] for a, b in hidden)
 
 # %% [markdown]
 # Every pair of the first line is in the table of the toy. Of the second line none is: this model never says *ran* after *the*, nor *sat* after *ran*.
@@ -470,7 +511,7 @@ for after_the in (mat, rug):
 # %% [markdown]
 # > **The notes say …** (*model-free chapter*, section 9) that the step from $y^0$ = (on, a, rug) to $y^1$ = (on, the, mat) after "sat" yields the n-grams (on, the), (the, mat) and (on, the, mat). The pairs between these rounds are **(sat, on), (on, the), (a, mat)**. Of the notes' three n-grams only
 # > (on, the) is one. *the* and *mat* both belong to round 1: *mat* was chosen after *a*, which stood there in round 0, and nobody has asked the model what follows *the*. The cell above shows that it could not know: two models that differ in exactly that point give the same two rounds and the same pairs.
-# > And a 3-gram takes three rounds.
+# > And a 3-gram takes three rounds. (In its second step the note still has "sat" for the last token and finds nothing in the pool that begins with it. (sat, on) does; and the last token is *the* by then, since the guess began with *on*, which is right, so that the round settled two tokens.)
 #
 # > **The notes say …** (*lookahead article*, second observation) that between two adjacent rounds the suffix of the earlier is the prefix of the later. They share no tokens in general: compare rounds 0 and 1 of the toy. What holds is that each token of the later round *continues* the earlier round's tokens to its left. (The article's example, *Paris* of round 1 at place 1 and
 # > the comma of round 2 at place 2, is a right pair; it stands at two neighboring places, though, not at the same one.)
@@ -479,7 +520,7 @@ for after_the in (mat, rug):
 
 # %%
 def shares(found, last, text):
-    """Share of the pairs that occur in the text: between two rounds, and within one. Settled tokens left out."""
+    """Share of the pairs, settled tokens left out, that occur in the text: between two rounds, within one."""
     true, between, within = set(zip(text, text[1:])), [], []
     for before, after in zip(found, found[1:]):
         done = right_from_left(after, found[-1])
@@ -497,19 +538,21 @@ for name, prompt in prompts.items():
 fig, axes = plt.subplots(figsize=(7.6, 3.0))
 for i, label in enumerate(("pairs between two rounds", "neighbors of the same round")):
     places = [row + 0.36 * (i - 0.5) for row in range(len(found_pairs))]
-    axes.barh(places, [shares[i] for shares in found_pairs.values()], height=0.34, label=label, **style.bar(i + 1))
+    lengths = [both[i] for both in found_pairs.values()]
+    axes.barh(places, lengths, height=0.34, label=label, **style.bar(i + 1))
 axes.set_yticks(range(len(found_pairs)), list(found_pairs))
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 axes.set(xlabel="share that occurs in the answer of 64 tokens", xlim=(0, None))
 axes.legend(loc="best")
-alt = "For four prompts two bars: the share of pairs between two rounds, and of neighbors in one, found in the answer."
+alt = "For four prompts: the share of pairs between two rounds, and of neighbors in one, found in the answer."
 figures.save(fig, "06-pairs", alt=alt, model=loaded)
 
 # %%
-between, within = (np.mean([shares[i] for shares in found_pairs.values()]) for i in (0, 1))
-print(f"On average {between:.0%} of the pairs between two rounds occur in the answer, {within:.0%} of the neighbors in one.")
-print("The hidden pairs are the better ones here." if between > within else "Here they are no better than neighbors.")
+between, within = (np.mean([both[i] for both in found_pairs.values()]) for i in (0, 1))
+verdict = "better than" if between > within else "no better than"
+print(f"On average {between:.0%} of the pairs between two rounds occur in the answer,", end=" ")
+print(f"{within:.0%} of the neighbors in one: they are {verdict} neighbors here.")
 
 # %% [markdown]
 # Pairs of a context that is wrong further left are guesses, not facts; whoever uses them must check them. But they come for nothing, $m$ of them in each forward, they need no second model and no text to copy from, and they do not care about places. Remember more than two rounds, and they become longer. That is the next chapter.
@@ -526,7 +569,7 @@ print("The hidden pairs are the better ones here." if between > within else "Her
 # ## Summary
 #
 # - Greedy decoding is a triangular system $y = F(y)$ with one solution. One Gauss–Seidel sweep is autoregression; a Jacobi round is one forward over the whole guess.
-# - $k_{t+1} \ge k_t + 1$: at most $m$ rounds, and what is settled stays. The proof is one line: the next place sees the right prefix.
+# - $k_{t+1} \ge k_t + 1$ until all is settled: at most $m$ rounds, and what is settled stays. The proof is one line: the next place sees the right prefix.
 # - Jacobi decoding is speculative decoding with its own last round as the draft, lossless at every temperature.
 # - Beyond the first wrong token pieces of the answer are common and useless: they stand at the wrong place, or are lost again because of what is left of them. So τ is hardly above 1, and $t(m+1)/t(1)$ eats it.
 # - Between two rounds hide the 2-grams $(y^t_{i-1}, y^{t+1}_i)$, and only these.

@@ -19,9 +19,10 @@ from ..tree import DraftTree
 from .fallback import show
 from .jacobi import label
 
-# Fill and border of the levels, oldest first, over again where they run out; then of what is new, and of candidates.
-LEVELS = (("#D6E6F2", "solid"), ("#F9E3C0", "dashed"), ("#DDF1E8", "dotted"), ("#F3DCE8", "double"))
-_NEW, _CANDIDATE = "#F0E442", "#EEEEEE"
+# Fill and border of the levels, oldest first, over again where they run out: orange, green, red as in the paper's
+# Figure 2(b), and one more. Then of the input token, blue there, of what is new, and of candidates.
+LEVELS = (("#F9E3C0", "solid"), ("#DDF1E8", "dashed"), ("#F7D3CB", "dotted"), ("#E9DDF0", "double"))
+_INPUT, _NEW, _CANDIDATE = "#BFE0F5", "#F0E442", "#EEEEEE"
 _HATCHES = ("", "...", "///", "xxx")
 _SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:860px"
 _CELL = "padding:2px 6px;text-align:center;white-space:pre;font-family:ui-monospace,'DejaVu Sans Mono',monospace"
@@ -100,7 +101,7 @@ def draw_mask(frame: Frame, decode: Callable[[int], str] | None = None) -> Any:
     for i, j in np.argwhere(np.ones_like(sees)):
         look = {"facecolor": "#FFFFFF", "edgecolor": "#DDDDDD", "linewidth": 0.5}
         if sees[i, j]:
-            fill, hatch = _fill(groups[j], full)
+            fill, hatch = _fill(groups[j], full, j == 0)
             look = {"facecolor": fill, "edgecolor": "#404040", "linewidth": 0.6, "hatch": hatch}
         axes.add_patch(Rectangle((j, i), 1, 1, **look))
     for edge in np.flatnonzero(np.diff(groups)) + 1:
@@ -117,8 +118,9 @@ def draw_mask(frame: Frame, decode: Callable[[int], str] | None = None) -> Any:
     axes.set_ylabel("position of the token that sees")
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    what = [f"level {i}" for i in range(full)] + (["candidates"] if frame.candidates else [])
-    looks = [_fill(i, full) for i in range(len(what))]
+    levels = [f"level {i}" for i in range(full)] + (["candidates"] if frame.candidates else [])
+    what = ["input token", *levels]
+    looks = [_fill(0, full, True), *(_fill(i, full) for i in range(len(levels)))]
     handles = [Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor="#404040", hatch=hatch, label=name)
                for name, (fill, hatch) in zip(what, looks, strict=True)]  # fmt: skip
     fig.legend(handles=handles, loc="outside right upper", fontsize=8, title="what is seen")
@@ -178,7 +180,7 @@ def mask_image(frame: Frame, cell: int = 9) -> str:
     sees, groups, full = frame.tree.ancestors, frame.groups, len(frame.levels)
     size, parts = len(groups) * cell, []
     for i, j in np.argwhere(sees):
-        fill = _fill(groups[j], full)[0]
+        fill = _fill(groups[j], full, j == 0)[0]
         parts.append(f'<rect x="{j * cell}" y="{i * cell}" width="{cell}" height="{cell}" fill="{fill}" '
                      'stroke="#404040" stroke-width="0.6"/>')  # fmt: skip
     for edge in (np.flatnonzero(np.diff(groups)) + 1) * cell:
@@ -214,7 +216,9 @@ def player(frames: Sequence[Frame], decode: Callable[[int], str], static: Sequen
     show(widgets.VBox([widgets.HBox([play, slider]), shown]), pages, f"Lookahead decoding in {count} steps")
 
 
-def _fill(group: int, full: int) -> tuple[str, str]:
+def _fill(group: int, full: int, first: bool = False) -> tuple[str, str]:
+    if first:
+        return _INPUT, "++"
     if group >= full:
         return _CANDIDATE, "\\\\\\"
     return LEVELS[group % len(LEVELS)][0], _HATCHES[group % len(_HATCHES)]
@@ -226,7 +230,8 @@ def _window(frame: Frame, decode: Callable[[int], str]) -> str:
     for j, level in enumerate(frame.levels):
         fill, border = LEVELS[j % len(LEVELS)]
         cells = "".join(
-            _td(decode(token), fill, border, i + j, "input token" if i == j == 0 else f"level {j}, column {i}")
+            _td(decode(token), fill, border, i + j, f"level {j}, column {i}")
+            if i or j else _td(decode(token), _INPUT, border, 0, "input token")
             for i, token in enumerate(level)
         )
         age = "oldest" if j == 0 else "newest" if j == len(frame.levels) - 1 else ""
