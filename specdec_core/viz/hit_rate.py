@@ -7,6 +7,7 @@ the regularity, given the ones before it. Every point of the map is `theory.hit_
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
         least = [min(least_regularity(costs, gamma, h, fixed), 1.0) for h in _FINE]
         axes.fill_between(_FINE, least, facecolor="#EEEEEE", hatch="///", edgecolor="#BBBBBB")
         lines = axes.contour(x, y, z, levels=LEVELS, colors="#555555", linewidths=0.8, linestyles="--")
-        axes.clabel(lines, fmt=lambda level: f"{level:g}×", fontsize=8)
+        for number in axes.clabel(lines, fmt=lambda level: f"{level:g}×", fontsize=8):
+            number.set_clip_on(False)  # whole, where its line leaves the map
         handles = axes.plot(_FINE, least, color="black", linewidth=2, label="break-even: 1×")
         handles.append(Patch(facecolor="#EEEEEE", edgecolor="#BBBBBB", hatch="///", label="slower than no draft"))
         for i, (name, (h, r)) in enumerate((points or {}).items()):
@@ -125,16 +127,19 @@ def page(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
 
 
 def hit_rate_map(costs: Costs, points: Mapping[str, tuple[float, float]] | None = None, gamma: int = 4,
-                 coverage: float = 0.5, regularity: float = 0.5) -> None:  # fmt: skip
+                 coverage: float = 0.5, regularity: float = 0.5, model: Any = None) -> None:  # fmt: skip
     """Show the map with sliders; without a kernel, both kinds of misses at the given setting.
 
     Args:
         costs: measured from q = 1 on; γ goes up to one less than its widest forward.
         points: name -> (coverage, regularity) of what was measured.
         gamma, coverage, regularity: what to begin with.
+        model: the `models.LoadedModel` that was measured; named below the map, if given.
     """
     import ipywidgets as widgets
 
+    small = "font-family:sans-serif;font-size:11px;color:#404040"
+    below = f'<p style="{small}">{escape(figures.caption(figures.provenance(model)))}</p>' if model else ""
     wide = {"layout": {"width": "360px"}, "style": {"description_width": "120px"}, "continuous_update": False}
     count = widgets.IntSlider(value=gamma, min=1, max=costs.widths[-1] - 1, description="γ", **wide)
     h, r = (
@@ -145,11 +150,11 @@ def hit_rate_map(costs: Costs, points: Mapping[str, tuple[float, float]] | None 
     shown = widgets.HTML()
 
     def redraw(_: Any = None) -> None:
-        shown.value = page(costs, count.value, h.value, r.value, always.value, points)
+        shown.value = page(costs, count.value, h.value, r.value, always.value, points) + below
 
     for control in (count, h, r, always):
         control.observe(redraw, "value")
     redraw()
-    static = "".join(page(costs, gamma, coverage, regularity, fixed, points) for fixed in (False, True))
+    static = "".join(page(costs, gamma, coverage, regularity, fixed, points) for fixed in (False, True)) + below
     box = widgets.VBox([widgets.HBox([h, r]), widgets.HBox([count, always]), shown])
     show(box, static, "The hit-rate map: predicted speedup over coverage and regularity")
