@@ -654,12 +654,12 @@ w = summary["write"]
 ends = "ahead" if w["a"] > w["r"] - 1 else "behind"
 display(Markdown(
     "> **The notes say …** that on tasks with little repetition prompt lookup falls back to ordinary "
-    "decoding and has paid for a verification in vain (model-free chapter, section 4.3), and (section 8) that low "
-    "coverage makes the speedup fall below 1. Two things are mixed up here. A **miss** pays for no "
-    "verification: there is nothing to verify, the step is an ordinary $t(1)$. A **wrong draft** does, "
-    "namely $t(q) - t(1)$. So low coverage alone can never push the speedup below 1 (up to the lookup itself); only "
-    f"hits that are wrong can. In this run, on free writing, {1 - w['h']:.0%} of the steps were misses; the "
-    f"other {w['h']:.0%} brought {w['a']:.2f} tokens each and cost {w['r'] - 1:.2f} $t(1)$ extra each, which "
+    "decoding and has paid for a verification in vain (model-free chapter, section 4.3), and "
+    "(section 8) that low coverage makes the speedup fall below 1. Two things are mixed up here. A **miss** "
+    "pays for no verification: there is nothing to verify, the step is an ordinary $t(1)$. A **wrong draft** "
+    "does, namely $t(q) - t(1)$. So low coverage alone can never push the speedup below 1 (up to the lookup "
+    f"itself); only hits that are wrong can. In this run, on free writing, {1 - w['h']:.0%} of the steps were "
+    f"misses; the other {w['h']:.0%} brought {w['a']:.2f} tokens and cost {w['r'] - 1:.2f} $t(1)$ extra each, which "
     f"puts the task **{ends}**: predicted {w['predicted']:.2f}, measured {w['clock']:.2f}."
 ))
 
@@ -672,8 +672,8 @@ display(Markdown(
     "> **The notes say …** that summarizing, completing code, *translating* and multi-turn chat reuse their "
     f"input word for word (section 4.2). In this run the order by τ is: {listed}. Translation has "
     f"τ = {t['tau']:.2f}, edited code {e['tau']:.2f}. A translation shares names and numbers with its "
-    "source, not words; where τ is high nevertheless, read the answer (next section). Quoted for comparison: on "
-    "Spec-Bench (Vicuna-7B, greedy, RTX 3090) prompt lookup is 1.07 times as fast as ordinary decoding on "
+    "source, not words; where τ is high nevertheless, read the answer (next section). Quoted for comparison: "
+    "on Spec-Bench (Vicuna-7B, greedy, RTX 3090) prompt lookup is 1.07 times as fast as ordinary decoding on "
     "translation and 2.31 times on summaries. Multi-turn chat: the first turn "
     f"has τ = {first['tau']:.2f}, the second {second['tau']:.2f}"
     + (", as the note expects: its answer can be copied from the first." if second["tau"] > first["tau"] else
