@@ -130,7 +130,7 @@ from specdec_core.rng import Rng
 
 W, N, G = 5, 4, 2
 drafter = Lookahead(W, N, G)
-drafter.levels = [[10 * j + i + j for i in range(W)] for j in range(N - 1)]  # tens: the level; units: the position
+drafter.levels = [[10 * j + i + j for i in range(W)] for j in range(N - 1)]  # tens: level; units: position
 drafter.pool = {0: {(91, 92, 93): None, (81, 82, 83): None}}
 tree = drafter.propose([0], Budget(64, 64), Rng(0))
 print("rows:", len(tree.tokens), "of which can be accepted, besides the root:", int(tree.candidate.sum()) - 1)
@@ -148,11 +148,11 @@ candidates = tuple(tuple(rows[start : start + N - 1]) for start in range(W * (N 
 frame = lookahead.Frame(levels, candidates, (), (), ())
 assert (frame.tree.ancestors == tree.ancestors).all()
 fig = lookahead.draw_mask(frame)
-alt = "The 21 by 21 mask for W = 5, N = 4, G = 2: a triangle for level 0, diagonals for the other levels, two small triangles."
+alt = "The 21 by 21 mask for W = 5, N = 4, G = 2: triangles for level 0, diagonals, two small triangles."
 figures.save(fig, "07-mask", alt=alt)
 
 # %% [markdown]
-# *Rows see columns. The lines part the levels and the candidates.* The first five columns are level 0, a triangle that repeats in every level. The diagonals are the columns of the window: each row sees its own column. The two small triangles are the candidates.
+# *Rows see columns. The lines part the levels and the candidates; the colors of the window are the paper's.* The first five columns are level 0, a triangle that repeats in every level. The diagonals are the columns of the window: each row sees its own column. The two small triangles are the candidates.
 # It is the paper's Figure 2(b).
 #
 # > **The notes say …** (*lookahead article*) that the one rule behind this mask is: each token sees all tokens whose number is *larger* than its own. **It is stated backwards**: no row sees a larger position, attention stays causal. And turned round it is still too much: of the 14
@@ -171,7 +171,8 @@ from specdec_core import theory
 
 for columns in (15, 10, 7):
     by_hand, package = (columns + columns) * (5 - 1), theory.lookahead_step_tokens(W=columns, N=5, G=columns)
-    print(f"W = G = {columns:2}, N = 5: {by_hand} rows, from the package {package}, of the mask {len(mask(columns, 5, columns))}")
+    drawn = len(mask(columns, 5, columns))
+    print(f"W = G = {columns:2}, N = 5: {by_hand} rows, from the package {package}, of the mask {drawn}")
 
 # %% [markdown]
 # ## One step, in the open
@@ -181,7 +182,7 @@ for columns in (15, 10, 7):
 
 # %%
 def remember(pool, gram, size):
-    """Put an n-gram under its first token, as the most recent; the oldest goes if there are more than size."""
+    """Put an n-gram under its first token, as the most recent; of more than size the oldest goes."""
     kept = [one for one in pool.get(gram[0], []) if one != gram[1:]]
     pool[gram[0]] = [*kept, gram[1:]][-size:]
 
@@ -232,8 +233,8 @@ def step(lm, context, levels, pool, N, G):
     new_levels, grams = slide(levels, made, N)
     for gram in grams:
         remember(pool, gram, G)
-    parts = (tuple(map(tuple, levels)), tuple(candidates), tuple(made), tuple(grams), tuple(emitted), dict(pool))
-    return new_levels, lookahead.Frame(*parts)
+    parts = map(tuple, (map(tuple, levels), candidates, made, grams, emitted))
+    return new_levels, lookahead.Frame(*parts, dict(pool))
 
 
 # %%
@@ -267,7 +268,8 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 # NBVAL_CHECK_OUTPUT
 from specdec_core.toy import TableLM
 
-follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".", "dog": "ran", "ran": "."}
+follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
+            "dog": "ran", "ran": "."}  # fmt: skip
 WORDS = list(follower)
 toy = TableLM(np.eye(len(WORDS))[[WORDS.index(word) for word in follower.values()]])
 
@@ -308,8 +310,9 @@ frames = lookahead_decode(exact, prompt, first, N, G, LENGTH)
 drafter, same = Lookahead(W, N, G), []
 for frame, done in zip(frames, stream(exact, prompt, drafter, max_new_tokens=LENGTH, seed=0)):
     window = [token for level in frame.levels for token in level]
-    pools_equal = {token: list(kept) for token, kept in drafter.pool.items()} == frame.pool
-    same.append(done.tree.tokens[: len(window)].tolist() == window and done.verdict.tokens == frame.emitted and pools_equal)
+    pool = {token: list(kept) for token, kept in drafter.pool.items()}
+    theirs = done.tree.tokens[: len(window)].tolist(), done.verdict.tokens, pool
+    same.append(theirs == (window, frame.emitted, frame.pool))
 print(f"{len(frames)} steps; windows, pools and tokens equal the package's in {sum(same)} of them")
 
 # %% [markdown]
@@ -344,7 +347,7 @@ print("the package's pool is the same:", {token: list(kept) for token, kept in t
 #
 # ## Step by step
 #
-# What the run above looked like. The sub-script is the position relative to the input token; a column downwards, with the yellow token, is an n-gram for the pool. (Without a kernel: the first steps, in which the window fills, and some later ones.)
+# What the run above looked like. The subscript is the position relative to the input token; a column downwards, with the yellow token, is an n-gram for the pool. (Without a kernel: the first steps, in which the window fills, and some later ones.)
 
 # %%
 def word(token):
@@ -367,7 +370,8 @@ lookahead.player(frames, word, static=sorted({1, 2, 3, *winners[:3]}))
 # %%
 n_grams = sum(len(kept) for kept in frames[-1].pool.values())
 as_ids, as_laws = n_grams * (N - 1) * 4, n_grams * (N - 1) * lm.vocab_size * 4
-print(f"the pool after {LENGTH} tokens: {n_grams} n-grams, {as_ids / 1e3:.1f} kB of ids; with laws in float32, {as_laws / 1e6:.0f} MB")
+print(f"the pool after {LENGTH} tokens: {n_grams} n-grams, {as_ids / 1e3:.1f} kB of ids;", end=" ")
+print(f"with laws in float32, {as_laws / 1e6:.0f} MB")
 
 # %% [markdown]
 # As a number: the exact law of all answers of four tokens of a three-token model, with sampling at $T = 1$.
@@ -390,13 +394,14 @@ def exact_law(drafter):
 
 
 def answers_only(law):
-    """The law of the answers."""
     return {tokens: sum(mass for (one, _), mass in law.items() if one == tokens) for tokens, _ in law}
 
 
 plain, ahead = exact_law(NullDrafter()), exact_law(Lookahead(W=2, N=3, G=2, prompt_ngrams=True))
-print(f"{len(answers_only(plain))} possible answers; distance below 1e-12:", total_variation(answers_only(plain), answers_only(ahead)) < 1e-12)
-print(f"a draft was accepted with probability {sum(mass for (_, accepted), mass in ahead.items() if accepted):.3f}")
+distance = total_variation(answers_only(plain), answers_only(ahead))
+used = sum(mass for (_, accepted), mass in ahead.items() if accepted)
+print(f"{len(answers_only(plain))} possible answers; distance of the two laws below 1e-12: {distance < 1e-12}")
+print(f"a draft was accepted with probability {used:.3f}")
 
 # %% [markdown]
 # ## How many tokens a step? E and S
@@ -424,15 +429,17 @@ def S(alpha, f, N, b):
     return (f - 1 + E(alpha, N - 1, b)) / f
 
 
-print(f"by hand: E = {E(0.5, 2, 2):.4f}, S = {S(0.5, 3, 3, 2):.3f}; from the package: {theory.expected_tokens_b(0.5, 2, 2):.4f},", end=" ")
-print(f"{theory.step_compression(3, theory.expected_tokens_b(0.5, 2, 2)):.3f}")
+package = theory.expected_tokens_b(0.5, 2, 2)
+print(f"by hand: E = {E(0.5, 2, 2):.4f}, S = {S(0.5, 3, 3, 2):.3f};", end=" ")
+print(f"from the package: {package:.4f}, {theory.step_compression(3, package):.3f}")
 alpha, f = theory.PAPER_ALPHA, theory.PAPER_F  # what the paper fits to a 7B model: quoted
 for b in (1, 2, 4, 8, 15, 30, 60, 10**6):
-    print(f"b = {b:7}: E = {E(alpha, 4, b):.3f}, S = {S(alpha, f, 5, b):.3f}, steps for 100 tokens {100 / S(alpha, f, 5, b):5.1f}")
+    value = S(alpha, f, 5, b)
+    print(f"b = {b:7}: E = {E(alpha, 4, b):.3f}, S = {value:.3f}, steps for 100 tokens {100 / value:5.1f}")
 
 # %% [markdown]
 # **How it grows.** $1 - (1 - \alpha^i)^b$ is nearly 1 while $\alpha^i b \gg 1$, and nearly 0 when $\alpha^i b \ll 1$. So $E$ counts the $i$ with $\alpha^i > 1/b$, about $\ln b / \ln(1/\alpha)$ of them: **$E$ is linear in $\log b$**, with slope $1/\ln(1/\alpha)$ for a factor $e$, as long as
-# there are such $i$ up to $\gamma$. From $b \approx \alpha^{-\gamma}$ on all $\gamma$ are counted and nothing more is to be had:
+# there are such $i$ up to $\gamma$. Beyond $b \approx \alpha^{-\gamma}$ all $\gamma$ are counted, and $E$ bends towards its ceiling:
 #
 # $$E \le \gamma + 1 = N, \qquad S \le \frac{f - 1 + N}{f}.$$
 
@@ -452,7 +459,7 @@ for axes, title in zip(panels, ("S, tokens a step", "Steps for 100 tokens")):
     axes.set_xscale("log")
     axes.set(xlabel="b = W = G, drafts a step", title=title)
     axes.legend(fontsize=8)
-alt = "Left: S against log b, straight and then flat below a ceiling. Right: steps for 100 tokens, a curve bent upwards."
+alt = "Left: S against log b, straight, then flat below a ceiling. Right: steps for 100 tokens, a bent curve."
 quoted = [f"α = {alpha}, f = {f} (arXiv:2402.02057, Figure 4)"]
 figures.save(fig, "07-formula", alt=alt, quoted=quoted)
 
@@ -468,28 +475,39 @@ for size in (5, 10, 20):
 # %% [markdown]
 # What the notes make of this does not all survive. The numbers in the three boxes come from the functions above.
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 from IPython.display import Markdown, display
 
 gain = [E(alpha, 4, 2 * b) - E(alpha, 4, b) for b in (15, 30)]
-steps = [100 / S(alpha, f, 5, b) for b in (1, 2, 4, 8, 16, 32)]
+steps = [100 / S(alpha, f, 20, b) for b in (1, 2, 4, 8, 16, 32)]
 saved = ", ".join(f"{before - after:.1f}" for before, after in zip(steps, steps[1:]))
 display(Markdown(
-    "> **The notes say …** (*lookahead article*) that $E$ grows linearly with $b = W$. It grows with $\\log b$ and saturates at $\\gamma + 1$: with the paper's $\\alpha$ and $N = 5$, doubling "
-    f"$b$ from 15 to 30 adds {gain[0]:.2f} tokens, from 30 to 60 another {gain[1]:.2f}. Beyond $b \\approx \\alpha^{{-\\gamma}}$ = {alpha**-4:.0f} there is little left.\n\n"
-    "> **The notes say …** (both), after the paper's abstract, that the number of *steps* falls linearly with $\\log(\\text{FLOPs})$. **$S$ is linear in $\\log b$**, up to its ceiling; the steps are "
-    "$m/S$, a reciprocal, and the right panel is bent. (FLOPs a step are proportional to the rows, $2b(N-1)$ for $W = G$, so at fixed $N$ $\\log \\text{FLOPs}$ is $\\log b$ plus a constant.) Over one doubling "
-    f"the two can hardly be told apart. Over five, from $b = 1$ to 32, each saves fewer of 100 steps than the one before: {saved}."
+    "> **The notes say …** (*lookahead article*) that $E$ grows linearly with $b = W$. It grows with $\\log b$ "
+    "and saturates at $\\gamma + 1$: with the paper's $\\alpha$ and $N = 5$, doubling $b$ from 15 to 30 adds "
+    f"{gain[0]:.2f} tokens, from 30 to 60 another {gain[1]:.2f}, and all that is beyond 60 "
+    f"{5 - E(alpha, 4, 60):.2f}.\n\n"
+    "> **The notes say …** (both), after the paper's abstract, that the number of *steps* falls linearly with "
+    "$\\log(\\text{FLOPs})$. **$S$ is linear in $\\log b$**, up to its ceiling; the steps are $m/S$, a "
+    "reciprocal, and the right panel is bent. (FLOPs a step are proportional to the rows, $2b(N-1)$ for "
+    "$W = G$, so at fixed $N$ their logarithm is $\\log b$ plus a constant.) Over one doubling the two can "
+    "hardly be told apart. Over five, from $b = 1$ to 32 with $N = 20$, far below the ceiling, each saves fewer "
+    f"of 100 steps than the one before: {saved}."
 ))
 
-# %%
+# %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
 display(Markdown(
-    "> **The notes say …** (*lookahead article*) that, unlike speculative decoding with its ceiling $1/(1-\\alpha)$, lookahead has none. **At fixed $N$ it has one**, $S \\le (f - 1 + N)/f$: "
-    f"{(f - 1 + 5) / f:.2f} for $N = 5$ and the paper's $f$. Raising $N$ alone does not help: the sum over $i$ converges, and at $b = 15$ going from $N = 5$ to 20 raises $S$ from {S(alpha, f, 5, 15):.2f} to "
-    f"{S(alpha, f, 20, 15):.2f}, with nearly five times the rows. Both must grow, and the rows grow with their product. Nor is the independence free: drafts with *different first tokens* exclude one "
-    "another, and at most one of them survives its first token: they never bring more than $1 + 1 + \\alpha + \\alpha^2 + \\dots = 1 + 1/(1-\\alpha)$ tokens (compare Sequoia, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374), section 3.1.2). Take $\\alpha$ and $b$ of a fit as effective values."
+    "> **The notes say …** (*lookahead article*) that, unlike speculative decoding with its ceiling "
+    "$1/(1-\\alpha)$, lookahead has none. **At fixed $N$ it has one**, $S \\le (f - 1 + N)/f$: "
+    f"{(f - 1 + 5) / f:.2f} for $N = 5$ and the paper's $f$. Raising $N$ alone does not help: the sum over $i$ "
+    f"converges, and at $b = 15$ going from $N = 5$ to 20 raises $S$ from {S(alpha, f, 5, 15):.2f} to "
+    f"{S(alpha, f, 20, 15):.2f}, with nearly five times the rows. Both must grow, and the rows grow with their "
+    "product. Nor is the independence free: drafts with *different first tokens* exclude one another, and at "
+    "most one of them survives its first token: they never bring more than "
+    "$1 + 1 + \\alpha + \\alpha^2 + \\dots = 1 + 1/(1-\\alpha)$ tokens (compare Sequoia, "
+    "[arXiv:2402.12374](https://arxiv.org/abs/2402.12374), section 3.1.2). Take $\\alpha$ and $b$ of a fit as "
+    "effective values."
 ))
 
 # %% [markdown]
@@ -503,8 +521,9 @@ from specdec_core.stopping import Stop
 
 CURVE = (1, 2, 3, 7, 15)
 ABLATION = [  # N, W, G, the prompt's n-grams pooled; the paper's speedup and S: quoted
-    (10, 1, 3, True, 1.36, 1.45), (5, 1, 10, True, 1.36, 1.51), (5, 1, 30, False, 1.04, 1.12), (5, 1, 30, True, 1.46, 1.59),
-    (5, 30, 1, False, 1.61, 1.79), (5, 15, 15, False, 1.78, 1.96), (5, 15, 15, True, 1.88, 2.05)]  # fmt: skip
+    (10, 1, 3, True, 1.36, 1.45), (5, 1, 10, True, 1.36, 1.51), (5, 1, 30, False, 1.04, 1.12),
+    (5, 1, 30, True, 1.46, 1.59), (5, 30, 1, False, 1.61, 1.79), (5, 15, 15, False, 1.78, 1.96),
+    (5, 15, 15, True, 1.88, 2.05)]  # fmt: skip
 SCALE, LENGTH = 5, 40
 
 
@@ -519,6 +538,8 @@ shapes = sorted(set(settings.values()))
 print(f"{len(settings)} settings, {len(shapes)} different ones")
 
 # %%
+from specdec_core.bench import rotated
+
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 runs = {shape: [] for shape in ("autoregressive", "prompt lookup", *shapes)}
 
@@ -531,105 +552,141 @@ def make(shape):
     return Lookahead(W, N, G, prompt_ngrams)
 
 
-for prompt in prompts.values():
-    for shape, answers in runs.items():
-        answers.append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
-plain = runs["autoregressive"]
-same = sum(a.tokens == b.tokens for answers in runs.values() for a, b in zip(answers, plain))
-print(f"{same} of {len(runs) * len(plain)} answers are those of ordinary decoding, token for token;", end=" ")
-print("the others part at a near tie (chapter 12).")
+for turn, prompt in enumerate(prompts.values()):  # all take turns, each time another one begins
+    for shape in rotated(list(runs), turn * len(runs) // 2):
+        runs[shape].append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
+
+# %%
+from specdec_core.divergence import first_difference, logit_gap
+
+plain = [answer.tokens for answer in runs["autoregressive"]]
+pairs = [(p, a, b.tokens) for answers in runs.values() for p, a, b in zip(prompts.values(), plain, answers)]
+apart = {(*p, *a[: first_difference(a, b)]) for p, a, b in pairs if a != b}  # the text up to there, each once
+equal = sum(a == b for _, a, b in pairs)
+print(f"{equal} of {len(pairs)} answers are those of ordinary decoding, token for token.")
+if apart:
+    gap = max(logit_gap(lm, text) for text in apart)
+    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+
 
 # %%
 def compression(shape):
     """S: tokens a step, all prompts together."""
-    return sum(len(answer.tokens) for answer in runs[shape]) / sum(answer.trace.target_calls for answer in runs[shape])
+    return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.target_calls for a in runs[shape])
+
+
+def pace(shape):
+    """Tokens a second of decoding."""
+    return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.decode_seconds for a in runs[shape])
 
 
 def clock(shape):
     """Times faster than ordinary decoding, measured."""
-    seconds = [sum(a.trace.decode_seconds for a in runs[x]) / sum(len(a.tokens) for a in runs[x]) for x in ("autoregressive", shape)]
-    return seconds[0] / seconds[1]
+    return pace(shape) / pace("autoregressive")
 
 
 points = [(w, 4, compression((5, w, w, False))) for w in CURVE]
 fit = theory.fit_alpha_f(points)
 print("measured:", ", ".join(f"S({w}) = {value:.2f}" for w, _, value in points))
-print(f"fit: α = {fit.alpha:.3f}, f = {fit.f:.2f}; root mean square error of S {fit.rms:.3f}. The paper's: {alpha}, {f}.")
+print(f"fit: α = {fit.alpha:.3f}, f = {fit.f:.2f}; root mean square error of S {fit.rms:.3f}.", end=" ")
+print(f"The paper's: {alpha}, {f}.")
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 b = np.geomspace(1, 40, 80)
-axes.plot(CURVE, [value for *_, value in points], label="measured here", **{**style.line(1), "linestyle": "none", "markersize": 8})
-axes.plot(b, fit.S(b, 4), label=f"fitted: α = {fit.alpha:.2f}, f = {fit.f:.2f}", **{**style.line(1), "marker": ""})
-axes.axhline((fit.f + 4) / fit.f, color="#0072B2", linestyle=(0, (5, 2)), linewidth=0.8, label="its ceiling, (f − 1 + N)/f")
-axes.plot(b, S(alpha, f, 5, b), label=f"quoted: the paper's fit, α = {alpha}, f = {f}", **{**style.QUOTED, "marker": ""})
+here, theirs = style.line(1), style.QUOTED
+values = [value for *_, value in points]
+axes.plot(CURVE, values, label="measured here", **{**here, "linestyle": "none", "markersize": 8})
+label = f"fitted: α = {fit.alpha:.2f}, f = {fit.f:.2f}"
+axes.plot(b, fit.S(b, 4), label=label, **{**here, "marker": ""})
+ceiling = (fit.f + 4) / fit.f
+axes.axhline(ceiling, color=here["color"], linestyle="--", linewidth=0.8, label="its ceiling, (f − 1 + N)/f")
+label = f"quoted: the paper's fit, α = {alpha}, f = {f}"
+axes.plot(b, S(alpha, f, 5, b), label=label, **{**theirs, "marker": ""})
 (row,) = [row for row in ABLATION if row[:4] == (5, 15, 15, False)]
-axes.plot([15], [row[5]], label="quoted: the paper's S for (5, 15, 15)", **{**style.QUOTED, "linestyle": "none"})
+label = "quoted: the paper's S for (5, 15, 15)"
+axes.plot([15], [row[5]], label=label, **{**theirs, "linestyle": "none"})
 axes.set_xscale("log")
 axes.set_xticks(CURVE, CURVE)
 axes.minorticks_off()
 axes.set(xlabel="b = W = G, with N = 5", ylabel="S, tokens a step")
 axes.legend(fontsize=8, loc="upper left")
-axes.set_ylim(0.95, max((fit.f + 4) / fit.f, S(alpha, f, 5, 40)) * 1.25)
-alt = "S against log b: measured points with a fitted curve and its ceiling; the paper's fit and one of its points, quoted."
-figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=[f"α = {alpha}, f = {f}, S = {row[5]} (arXiv:2402.02057, Figure 4, Table 3)"])
+axes.set_ylim(0.95, max(ceiling, S(alpha, f, 5, 40)) * 1.25)
+alt = "S against log b: measured points, a fitted curve and its ceiling; the paper's fit, quoted."
+quoted = [f"α = {alpha}, f = {f}, S = {row[5]} (arXiv:2402.02057, Figure 4, Table 3)"]
+figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=quoted)
 
 # %% [markdown]
 # Two parameters and five points of two short answers: the curve's shape is worth looking at, the third digit of $\alpha$ is not. $\alpha$ and $f$ also lean on each other (rarer good steps with better drafts look much like frequent ones with worse). Is $S$ straight in $\log b$? Piece by piece:
 
 # %%
 for (w, _, low), (v, _, high) in zip(points, points[1:]):
-    print(f"from b = {w:2} to {v:2}: {(high - low) / np.log2(v / w):+.2f} a doubling; the fit says {(fit.S(v, 4) - fit.S(w, 4)) / np.log2(v / w):+.2f}")
+    doublings = np.log2(v / w)
+    by_fit = (fit.S(v, 4) - fit.S(w, 4)) / doublings
+    print(f"from b = {w:2} to {v:2}: {(high - low) / doublings:+.2f} a doubling; the fit says {by_fit:+.2f}")
 until = fit.alpha ** -4 if fit.alpha > 0 else float("inf")
-print(f"By the fit all four drafted tokens are counted from b = {until:.0f} on; there the curve is flat.")
+print(f"By the fit the curve bends towards its ceiling, {ceiling:.2f}, from about b = {until:.0f} on.")
+depths = [answer.trace.acceptance_by_depth() for answer in runs[5, 15, 15, False]]
+for depth in range(1, 5):
+    accepted, tested = np.sum([(0, 0), *(one[depth - 1] for one in depths if len(one) >= depth)], axis=0)
+    print(f"W = G = 15, depth {depth}: a token accepted in {accepted} of the {tested} steps that got there")
+
+# %% [markdown]
+# Acceptance by depth is a check on the model behind the fit: one $\alpha$ for all depths. (At depth 1 it counts steps with candidates, and in how many of them any was right.)
 
 # %% [markdown]
 # ## The ablation
 #
-# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. The paper's columns are **quoted**.
+# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is. The paper's columns are **quoted**.
 
 # %%
 from specdec_core.tables import markdown
 
-table = [["autoregressive", "", "1.00", "1.00", "1.00", "1.00", "", ""]]
-value, speed = compression("prompt lookup"), clock("prompt lookup")
-table.append(["prompt lookup", "yes", "1.55", "1.44", f"{value:.2f}", f"{speed:.2f}", "", ""])
-for N, W, G, prompt_ngrams, speed, value in ABLATION:
-    shape = settings["scaled", N, W, G, prompt_ngrams]
-    ours = compression((N, W, G, prompt_ngrams)), compression(shape), clock(shape)
-    cells = [f"{ours[0]:.2f}", "", f"{ours[1]:.2f}", f"{ours[2]:.2f}"]
-    table.append([f"lookahead, (N, W, G) = ({N}, {W}, {G})", "yes" if prompt_ngrams else "no", f"{value:.2f}", f"{speed:.2f}", *cells])
-    table[-1][5] = f"{clock((N, W, G, prompt_ngrams)):.2f}"
-columns = ["method", "prompt's n-grams", "paper: S", "paper: speedup", "here: S", "here: speedup", "scaled: S", "scaled: speedup"]
+def cells(shape):
+    return [f"{compression(shape):.2f}", f"{clock(shape):.2f}"]
+
+
+table = [["none (ordinary)", "", "1.00", "1.00", *cells("autoregressive"), "", ""],
+         ["prompt lookup", "yes", "1.55", "1.44", *cells("prompt lookup"), "", ""]]  # fmt: skip
+for *shape, speed, value in ABLATION:
+    N, W, G, prompt_ngrams = shape
+    row = [f"({N}, {W}, {G})", "yes" if prompt_ngrams else "no", f"{value:.2f}", f"{speed:.2f}"]
+    table.append([*row, *cells(tuple(shape)), *cells(settings[("scaled", *shape)])])
+columns = ["(N, W, G)", "prompt", "paper: S", "paper: clock", "here: S", "clock", "scaled: S", "clock"]
 display(Markdown(markdown(table, columns)))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 4.6))
 names = [f"({N}, {W}, {G})" + (", prompt" if p else "") for N, W, G, p, *_ in ABLATION]
 place = np.arange(len(names))
+small = [compression(settings[("scaled", *row[:4])]) for row in ABLATION]
 sides = {"S here, unscaled": [compression(row[:4]) for row in ABLATION],
-         f"S here, W and G divided by {SCALE}": [compression(settings[("scaled", *row[:4])]) for row in ABLATION]}  # fmt: skip
+         f"S here, W and G divided by {SCALE}": small}  # fmt: skip
 for i, (label, values) in enumerate(sides.items()):
     gained = [value - 1 for value in values]
     axes.barh(place + 0.4 * (i - 0.5), gained, left=1, height=0.36, label=label, **style.bar(i + 1))
-axes.plot([row[5] for row in ABLATION], place, label="S in the paper, quoted", **{**style.QUOTED, "linestyle": "none"})
-axes.axvline(compression("prompt lookup"), color="black", linestyle="--", linewidth=1, label="prompt lookup here")
+theirs = {**style.QUOTED, "linestyle": "none"}
+axes.plot([row[5] for row in ABLATION], place, label="S in the paper, quoted", **theirs)
+lookup = compression("prompt lookup")
+axes.axvline(lookup, color="black", linestyle="--", linewidth=1, label="prompt lookup here")
 axes.set_yticks(place, names)
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 axes.set(xlabel="S, tokens a step; bars begin at ordinary decoding, 1", xlim=(0.97, None))
 axes.legend(fontsize=8, loc="upper right")
-alt = "Tokens a step for seven settings of (N, W, G), unscaled and scaled, beside the values quoted from the paper."
+alt = "Tokens a step for seven settings of (N, W, G), unscaled and scaled, beside the paper's, quoted."
 quoted = ["S of the paper's Table 3 (arXiv:2402.02057; LLaMA-2-Chat-7B, MT-Bench, A100)"]
 figures.save(fig, "07-ablation", alt=alt, model=loaded, quoted=quoted)
 
 # %%
-no_window, no_pool = compression((5, 1, 30, False)), compression((5, 30, 1, False))
-balanced, with_prompt = compression((5, 15, 15, False)), compression((5, 15, 15, True))
-print(f"Candidates for 30, but a window of one column: S = {no_window:.2f}. Nobody fills the pool.")
-print(f"A window of 30, but one candidate: S = {no_pool:.2f}.")
-print(f"15 of each: S = {balanced:.2f}", "the best without the prompt." if balanced >= max(no_window, no_pool) else "(not the best here).")
-print(f"The prompt's n-grams in the pool change that to {with_prompt:.2f}, and a window of one column to {compression((5, 1, 30, True)):.2f}.")
+narrow, single = compression((5, 1, 30, False)), compression((5, 30, 1, False))
+balanced = compression((5, 15, 15, False))
+best = "the best" if balanced >= max(narrow, single) else "not the best"
+print(f"30 candidates, but a window of one column: S = {narrow:.2f}; one n-gram a step feeds the pool.")
+print(f"A window of 30 columns, but one candidate: S = {single:.2f}.")
+print(f"15 of each: S = {balanced:.2f}, {best} of the three without the prompt.")
+print(f"With the prompt's n-grams that becomes {compression((5, 15, 15, True)):.2f},", end=" ")
+print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 
 # %% [markdown]
 # A window of one column with the prompt's n-grams lives on repetition alone, like prompt lookup. The wide window adds what the text has not yet said, and where answers repeat nothing it is all there is.
@@ -647,50 +704,62 @@ costs = measure(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, r
 def predicted(shape):
     """Times faster if t(q) is the whole story."""
     steps = [done for answer in runs[shape] for done in answer.trace.steps]
-    return sum(len(done.tokens) for done in steps) * costs.t(1) / sum(costs.t(len(done.tree.tokens)) for done in steps)
+    rows = [len(done.tree.tokens) for done in steps]
+    return sum(len(done.tokens) for done in steps) * costs.t(1) / sum(map(costs.t, rows))
 
 
-rows_of = {w: np.mean([len(done.tree.tokens) for answer in runs[5, w, w, False] for done in answer.trace.steps]) for w in CURVE}
-for w in CURVE:
-    shape = (5, w, w, False)
-    print(f"W = G = {w:2}: {rows_of[w]:5.1f} rows a step, S = {compression(shape):.2f}, needed {costs.break_even(rows_of[w]):.2f};", end=" ")
-    print(f"predicted {predicted(shape):.2f}, measured {clock(shape):.2f} times as fast")
+def mean_rows(shape):
+    """Rows of a forward, the mean of all runs."""
+    return np.mean([len(done.tree.tokens) for answer in runs[shape] for done in answer.trace.steps])
+
+
+rows_of = {w: mean_rows((5, w, w, False)) for w in CURVE}
+gain = {w: clock((5, w, w, False)) for w in CURVE}
+table = []
+for w, q in rows_of.items():
+    numbers = compression((5, w, w, False)), costs.break_even(q), predicted((5, w, w, False)), gain[w]
+    table.append([str(w), f"{q:.1f}", *(f"{number:.2f}" for number in numbers)])
+columns = ["W = G", "rows q", "S", "needed, t(q)/t(1)", "predicted", "measured, times faster"]
+display(Markdown(markdown(table, columns)))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
 x = [rows_of[w] for w in CURVE]
 axes.plot(x, [compression((5, w, w, False)) for w in CURVE], label="steps: S", **style.line(1))
-axes.plot(costs.widths, [costs.break_even(q) for q in costs.widths], label="needed: t(q)/t(1)", **style.line(2))
-axes.plot(x, [clock((5, w, w, False)) for w in CURVE], label="clock: times faster, measured", **style.line(3))
-for w in CURVE:
-    axes.annotate(f"W = {w}", (rows_of[w], clock((5, w, w, False))), (0, -13), textcoords="offset points", fontsize=7, ha="center")
+needed = [costs.break_even(q) for q in costs.widths]
+axes.plot(costs.widths, needed, label="needed: t(q)/t(1)", **style.line(2))
+axes.plot(x, list(gain.values()), label="clock: times faster, measured", **style.line(3))
+for w, q in rows_of.items():
+    look = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
+    axes.annotate(f"W = {w}", (q, gain[w]), (0, -13), **look)
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xscale("log", base=2)
 axes.set_xticks(costs.widths, costs.widths)
 axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens a step; times faster", ylim=(0, 4.4))
 axes.legend(fontsize=8, loc="upper left")
-alt = "Against the rows of a forward: S rises slowly, the tokens needed to break even rise in proportion, measured speed falls."
+alt = "Against the rows of a forward: S, the tokens needed to break even, and the measured speed."
 figures.save(fig, "07-clock", alt=alt, model=loaded)
 
 # %%
-gain = {w: clock((5, w, w, False)) for w in CURVE}
 best = max(CURVE, key=gain.get)
 most = max(CURVE, key=lambda w: compression((5, w, w, False)))
-print(f"Most tokens a step at W = G = {most}: S = {compression((5, most, most, False)):.2f}, on the clock {gain[most]:.2f}.")
+S_most = compression((5, most, most, False))
+print(f"Most tokens a step at W = G = {most}: S = {S_most:.2f}, on the clock {gain[most]:.2f}.")
 print(f"Fastest at W = G = {best}: {gain[best]:.2f} times ordinary decoding.")
 if gain[best] < 1:
     print("This machine is one of those on which lookahead decoding loses at every width tried.")
 elif gain[most] < 1:
-    print("With the paper's W = 15 this machine loses time; with a small window it gains a little. The scoreboards disagree on which is best.")
+    print(f"What takes the fewest steps loses time on this machine; W = G = {best} gains a little.", end=" ")
+    print("The scoreboards disagree on which is best.")
 print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) / 60 / costs.t(1):.3f} t(1).")
 
 # %% [markdown]
-# The paper itself reports smaller gains on an RTX 3090 than on an A100. Large batches are the same case: a server that decodes many requests in one forward has put its own rows where the window would go. At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
+# The paper itself reports smaller gains on an RTX 3090 than on an A100. (It also had to write the mask into FlashAttention, which otherwise knows the causal triangle only; that brought about 20 % more, *quoted*. An engine that cannot take a mask of one's own cannot run this method.) Large batches are the same case: a server that decodes many requests in one forward has put its own rows where the window would go. At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
 #
 # ## Lookahead parallelism
 #
 # One way out: bring more machines. The columns of the window do not see each other, except for level 0; the candidates do not see each other at all. So each of several *ranks*, with a whole copy of the model, takes **some leaves of the tree and their ancestors**. During the forward nobody needs anything from the others. Afterwards
-# they exchange what each row's best token is, and all verify the same. The price: rows that several leaves need, the input token and level 0, are computed more than once. Figure 3 of the paper, four ranks, $W = 5$, $N = 4$, $G = 2$:
+# they exchange what each row's best token is, and all verify the same. The price: rows that several leaves need, the input token and level 0, are computed more than once. In the setting of the paper's Figure 3, four ranks, $W = 5$, $N = 4$, $G = 2$:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -698,7 +767,7 @@ from specdec_core.parallel import shares
 
 
 def share_out(tree, ranks):
-    """The same in five lines, leaf after leaf; the package balances by the rows that are new to a leaf."""
+    """Leaf after leaf, in four lines; the package also balances the rows that are new to a rank."""
     sees = tree.ancestors
     leaves = [i for i in range(len(tree.tokens)) if i not in set(tree.parents.tolist())]
     per_rank = np.array_split(leaves, ranks)
@@ -709,9 +778,9 @@ names = ["blue 0"] + [f"orange {i}" for i in range(1, 5)] + [f"green {i}" for i 
 names += [f"red {i}" for i in range(2, 7)] + [f"candidate {g}.{d}" for g in (1, 2) for d in (1, 2, 3)]
 for rank, own_rows in enumerate(shares(tree, 4)):
     print(f"rank {rank}, {len(own_rows)} rows:", ", ".join(names[row] for row in own_rows))
-for divide in (shares, share_out):
-    total = sum(len(own_rows) for own_rows in divide(tree, 4))
-    print(f"{divide.__name__}: {len(tree.tokens)} rows in all, {total} computed, at most {max(map(len, divide(tree, 4)))} on a rank")
+for name, divide in (("the package", shares), ("ours", share_out)):
+    counts = [len(own_rows) for own_rows in divide(tree, 4)]
+    print(f"{name}: {len(tree.tokens)} rows, {sum(counts)} computed, at most {max(counts)} on a rank")
 
 # %% [markdown]
 # What must be exchanged after a forward, for 120 rows: 8 bytes a row if only the best tokens are sent, which is enough for greedy decoding; a row of logits each for sampling. Keys and values are never sent: a rank that lacks some of the accepted tokens computes them again in front of its next share.
@@ -719,7 +788,8 @@ for divide in (shares, share_out):
 # %%
 # NBVAL_CHECK_OUTPUT
 rows_sent = theory.lookahead_step_tokens(15, 5, 15)
-print(f"best tokens: {rows_sent * 8} bytes a step; logits: {rows_sent * lm.vocab_size * 4 / 1e6:.1f} MB a step")
+as_logits = rows_sent * lm.vocab_size * 4
+print(f"best tokens: {rows_sent * 8} bytes a step; logits: {as_logits / 1e6:.1f} MB a step")
 
 # %% [markdown]
 # Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine. (On one machine they share its cores, so nothing gets faster; what is shown is that the tokens are the same and the forwards narrower.) `numerics="invariant"` makes a token's bits independent of who else is in the forward.
@@ -757,16 +827,17 @@ with tempfile.TemporaryDirectory() as folder:
     job = [prompt, shape, [exact.shape.width, exact.shape.block]]
     (pathlib.Path(folder) / "job.json").write_text(json.dumps(job))
     threads = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([sys.executable, "-c", SCRIPT, str(rank), folder], env=threads) for rank in range(2)]
+    command = [sys.executable, "-c", SCRIPT]
+    ranks = [subprocess.Popen([*command, str(rank), folder], env=threads) for rank in range(2)]
     assert [process.wait() for process in ranks] == [0, 0]
     results = [json.loads((pathlib.Path(folder) / f"{rank}.json").read_text()) for rank in range(2)]
 widths = [[len(done.tree.tokens) for done in alone.trace.steps], *(widths for _, widths in results)]
 print("tokens of both ranks equal those of one:", all(tuple(tokens) == alone.tokens for tokens, _ in results))
 for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
-    print(f"{name:11}: rows of its forwards {row}")
+    print(f"{name:11}: {len(row)} forwards, {np.mean(row):.1f} rows in the mean, at most {max(row)}")
 
 # %% [markdown]
-# The gain is bounded by the rows that cannot be shared and by the steps' own number: more ranks allow more columns at the same time a step, and $S$ answers with a logarithm. Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do.
+# The gain is bounded by the rows that cannot be shared and by the steps' own number: more ranks allow more columns at the same time a step, and $S$ answers with a logarithm. Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do. (*Quoted:* up to 4 times ordinary decoding with several GPUs on code completion, says the abstract of the paper.)
 #
 # ## Pitfalls
 #
@@ -787,7 +858,7 @@ for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
 # - Rows are paid in proportion beyond the corner of $t(q)$, tokens come with their logarithm: the best window is a small one on a small machine, and on a busy server none.
 # - Ranks can share the leaves of the tree without a word during the forward, and agree on the same tokens.
 #
-# **Can you answer these?** Which positions does the green 3 of Figure 2(b) see? (Blue 0, orange 1 and 2, itself.) With $\alpha = 0.5$, from which $b$ on is a larger window useless at $N = 4$? (About $0.5^{-3} = 8$.) A forward with 80 rows costs $2\,t(1)$ and $S = 1.7$: what would you change? (Fewer rows; at 1.7 it loses, and $S$ falls only with the logarithm.)
+# **Can you answer these?** Which positions does the green 3 of Figure 2(b) see? (Blue 0, orange 1 and 2, itself.) With $\alpha = 0.5$ and $N = 4$, beyond which $b$ does a larger window bring little? (A few times $0.5^{-3} = 8$: $E$ is 3.55 at 8 and 3.99 at 32, and never above 4.) A forward with 80 rows costs $2\,t(1)$ and $S = 1.7$: what would you change? (Fewer rows; at 1.7 it loses, and $S$ falls only with the logarithm.)
 #
 # ## Further reading
 #
