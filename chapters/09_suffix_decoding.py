@@ -151,7 +151,7 @@ for letter in text:
     memory.append(letter)
 for string in ("b", "a b", "d a b", "c"):
     s = tuple(string.split())
-    print(f"{string!r} occurs {counts[s]} times, then {followers_of(counts, s)};", end=" ")
+    print(f"{string!r} × {counts[s]}, followed by {followers_of(counts, s)};", end=" ")
     print("package:", memory.count("".join(s)), memory.followers(memory.find("".join(s))))
 print("every string counted alike:", all(memory.count("".join(s)) == count for s, count in counts.items()))
 grams = [(s, found) for n in (1, 2, 3) for s, found in count_ngrams(text, n).items()]
@@ -168,7 +168,7 @@ print("n-gram dictionaries are slices of it:", all(followers_of(counts, s) == fo
 
 # %%
 def extend(states, last, token):
-    """One token more; returns the state of the whole text. A state is [longest string, link, {token: state}]."""
+    """One token more; returns the state of the whole text. A state: [longest string, link, {token: state}]."""
     new, p = len(states), last
     states.append([states[last][0] + 1, 0, {}])
     while p != -1 and token not in states[p][2]:
@@ -176,7 +176,7 @@ def extend(states, last, token):
         p = states[p][1]
     if p != -1:
         q = states[p][2][token]
-        if states[q][0] > states[p][0] + 1:  # q also holds longer strings, which now end at fewer places: split it
+        if states[q][0] > states[p][0] + 1:  # its longer strings now end at fewer places: split it
             clone = len(states)
             states.append([states[p][0] + 1, states[q][1], dict(states[q][2])])
             while p != -1 and states[p][2].get(token) == q:
@@ -197,19 +197,20 @@ def automaton(tokens):
 # %%
 # NBVAL_CHECK_OUTPUT
 states = automaton(text)
-distinct = sum(state[0] - states[state[1]][0] for state in states[1:])  # each state stands for so many strings
-print(f"{len(text)} tokens, {distinct} different strings (counted one by one: {len(count_all(text, len(text)))})")
+distinct = sum(state[0] - states[state[1]][0] for state in states[1:])  # strings that a state stands for
+one_by_one = len(count_all(text, len(text)))
+print(f"{len(text)} tokens, {distinct} different strings (counted one by one: {one_by_one})")
 print(f"states of the automaton: {len(states) - 1}, at most {2 * len(text) - 1}")
 
 # %% [markdown]
-# Why does the package use the tree? Because a memory must be able to **forget**. Taking a string out of a counted tree is the reverse of putting it in; an automaton only grows, and its counts need a pass over its links. Three structures, one content; how they compare on a real session we shall see below.
+# Why does the package use the tree? Because a memory must be able to **forget**. Taking a string out of a counted tree is the reverse of putting it in; an automaton only grows, and its counts need a pass over its links. Three structures, one content; how they compare on real text we shall see below.
 #
 # ## How long a draft? Which branch?
 #
 # Let the last $n$ tokens have occurred before. From there the draft is grown in the counted tree, token by token.
 #
 # - **Branch choice from counts.** A node's probability is the product of the shares on its path, $P(v) = \prod \frac{\text{count of the token}}{\text{count of all followers}}$. The open node with the largest $P$ goes next; nodes with $P$ below 0.1 are left out.
-# - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1: a match of two tokens deserves two, a match of sixteen sixteen. A long match is evidence that we are inside a copy.
+# - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1: a match of two tokens deserves two, a match of twelve twelve. A long match is evidence that we are inside a copy. (Match and draft together have at most $D$ tokens.)
 # - **Score.** $\sum_v P(v)$ over the nodes: by linearity of expectation, the number of accepted tokens to be expected *if the target followed the counts* (chapter 08 has the same sum). Of all $n$ the draft with the largest score wins; among equals the longer match.
 
 # %%
@@ -269,10 +270,11 @@ score, n, draft = suffix_draft(text)
 print(f"ours:    match of {n}, score {score:.2f}, draft {[path[-1] for path, _ in draft]}")
 drafter = SuffixDecoding()
 tree = draft_of(drafter, ids)
-print(f"package: match of {drafter.match_len}, score {drafter.score:.2f}, draft {[chr(t) for t in tree.tokens[1:]]}")
+drafted = [chr(token) for token in tree.tokens[1:]]
+print(f"package: match of {drafter.match_len}, score {drafter.score:.2f}, draft {drafted}")
 
 # %% [markdown]
-# One example proves little. Two hundred random texts over three letters, where everything repeats and most drafts branch:
+# One example proves little. Two hundred random texts over three letters, where everything repeats and many drafts branch:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -285,7 +287,8 @@ for _ in range(200):
     drafter = SuffixDecoding(depth=10, nodes=8, factor=2.0)
     tree = draft_of(drafter, [ord(letter) for letter in letters])
     paths = [tuple(chr(tree.tokens[i]) for i in tree.path_to(row)[1:]) for row in range(1, tree.size + 1)]
-    same += paths == [path for path, _ in draft] and drafter.match_len == n and abs(drafter.score - score) < 1e-9
+    alike = drafter.match_len == n and abs(drafter.score - score) < 1e-9
+    same += alike and paths == [path for path, _ in draft]
     branched += not tree.is_chain
 print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them branch")
 
@@ -307,8 +310,8 @@ viewer(tokenizer)
 #
 # Now live. Three sessions of a few requests each, as a program might send them:
 #
-# - **same form**: the same instruction with another name each time;
-# - **same fields**: data to be put into JSON, where the target has some freedom;
+# - **same form**: an agent in a loop, the same instruction with another name each time;
+# - **same fields**: a pipeline, data to be put into JSON, where the target has some freedom;
 # - **unrelated**: stories, poems and puzzles. Nothing returns but the language.
 #
 # Each is answered by ordinary decoding, request after request. The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
@@ -320,8 +323,8 @@ from specdec_core.workloads import encode, own
 
 LENGTH = 64
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-form = ("Write a Python class `{}` with the attributes `name` and `price`, a method `total(quantity)`, and a docstring. "
-        "Reply with code only.")  # fmt: skip
+form = ("Write a Python class `{}` with the attributes `name` and `price`, a method `total(quantity)`, "
+        "and a docstring. Reply with code only.")  # fmt: skip
 fields = 'Turn this order into JSON with the keys "item", "quantity", "city" and "status": {}'
 orders = ("three lamps for Oslo, paid.", "two chairs for Turin, paid.", "five mugs for Ghent, open.",
           "four bowls for Porto, paid.", "six plates for Bergen, open.")  # fmt: skip
@@ -331,32 +334,31 @@ sessions = {
     "unrelated": [question.turns[0] for question in [*own("write", limit=3), *own("math", limit=2)]],
 }
 prompts = {name: [encode(text, tokenizer) for text in texts] for name, texts in sessions.items()}
-plain = {name: [generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop) for prompt in prompts[name]]
-         for name in sessions}  # fmt: skip
+plain = {name: [generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop) for prompt in each]
+         for name, each in prompts.items()}  # fmt: skip
 for answer in plain["same form"][:2]:
     print(tokenizer.decode(answer.tokens), "\n")
 
+# %% [markdown]
+# The replay is the package's, as in chapter 08. While it is at a step, the drafter tells which match the draft came from; and it keeps what it learned from one answer to the next.
+
 # %%
-def replay(prompt, answer, drafter):
-    """The steps of a greedy run with this answer, as dictionaries; the drafter keeps what it has learned."""
-    full, at, steps = [*prompt, *answer], len(prompt), []
-    drafter.reset(full[:at])
-    while at < len(full):
-        tree = drafter.propose(full[:at], WIDE, Rng(0))
-        node, k = 0, 0
-        while node is not None and at + k < len(full):  # one token is emitted at each node on the path
-            node = next((i for i in tree.children(node) if tree.tokens[i] == full[at + k]), None)
-            k += 1
-        facts = {fact: getattr(drafter, fact, None) for fact in ("match_len", "score", "source")}
-        steps.append({"rows": 1 + tree.size, "emitted": k, **facts})
-        at += k
-        drafter.observe(full[:at], tree, None, None)
-    return steps
+from specdec_core.replay import replay
+
+FACTS = ("match_len", "score", "source")
+
+
+def steps_of(prompt, answer, drafter):
+    """The steps of a greedy run with this answer, as dictionaries."""
+    return [
+        {"rows": rows, "emitted": emitted, **{fact: getattr(drafter, fact, None) for fact in FACTS}}
+        for rows, emitted in replay(prompt, answer, drafter)
+    ]
 
 
 def through(session, drafter):
     """One drafter through all requests of a session: a list of steps for each."""
-    return [replay(prompt, run.tokens, drafter) for prompt, run in zip(prompts[session], plain[session])]
+    return [steps_of(prompt, run.tokens, drafter) for prompt, run in zip(prompts[session], plain[session])]
 
 
 def tau(steps):
@@ -377,7 +379,9 @@ methods = {
     "suffix, local": lambda: SuffixDecoding(max_requests=0),
     "suffix": SuffixDecoding,
 }
-replayed = {(session, name): through(session, make()) for session in sessions for name, make in methods.items()}
+replayed = {
+    (session, name): through(session, make()) for session in sessions for name, make in methods.items()
+}
 fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.5), sharey=True)
 for axes, session in zip(panels, sessions):
     for i, name in enumerate(methods):
@@ -387,29 +391,40 @@ for axes, session in zip(panels, sessions):
     axes.set(title=session, xlabel="request of the session", ylim=(0, None))
 panels[0].set_ylabel("τ, tokens a forward")
 panels[-1].legend(loc="upper right", fontsize=8)
-alt = "Tokens a forward request by request in three sessions: suffix decoding rises from the second request if they are alike."
+alt = "Tokens a forward request by request in three sessions, for four memories."
 figures.save(fig, "09-sessions", alt=alt, model=loaded)
 
 # %%
-for session in sessions:
-    total = {name: tau([step for steps in replayed[session, name] for step in steps]) for name in methods}
-    later = {name: tau([step for steps in replayed[session, name][1:] for step in steps]) for name in methods}
-    winner = max(later, key=later.get)
-    print(f"{session}: first request {tau(replayed[session, 'suffix'][0]):.2f}, later ones {later['suffix']:.2f} by suffix decoding; "
-          f"whole session:", ", ".join(f"{name} {value:.2f}" for name, value in total.items()))  # fmt: skip
-    print(f"    from the second request on, {winner} is ahead"
-          + ("" if winner == "suffix" else f" of suffix decoding, by {later[winner] / later['suffix'] - 1:.1%}") + ".")  # fmt: skip
-
-# %%
 from IPython.display import Markdown, display
+from specdec_core.tables import markdown
 
-rise = tau([s for steps in replayed["same form", "suffix"][1:] for s in steps])
-gram, local = (tau([s for steps in replayed["same form", name] for s in steps]) for name in ("n-gram dictionary", "suffix, local"))
+
+def joint(session, name, first=0):
+    """τ of a method over the requests of a session, from the one numbered ``first``."""
+    return tau([step for steps in replayed[session, name][first:] for step in steps])
+
+
+table = []
+for session in sessions:
+    later = {name: joint(session, name, first=1) for name in methods}
+    table.append([f"{session}, first request", *(f"{tau(replayed[session, name][0]):.2f}" for name in methods)])
+    table.append([f"{session}, later ones", *(f"{value:.2f}" for value in later.values())])
+    winner = max(later, key=later.get)
+    lead = "" if winner == "suffix" else f" of suffix by {later[winner] / later['suffix'] - 1:.1%}"
+    print(f"{session}: from the second request on {winner} is ahead{lead}.")
+display(Markdown(markdown(table, ["τ", *methods])))
+
+# %% jupyter={"source_hidden": true}
+rise = joint("same form", "suffix", first=1)
+gram, local = joint("same form", "n-gram dictionary"), joint("same form", "suffix, local")
 adds = "adds little" if local > gram else "adds nothing"
 display(Markdown(
-    "> **The notes say …** (*A short introduction*, on suffix decoding) that it is an n-gram method in a better edition, except that it drafts from a suffix tree made of the conversation's history. Taken apart, on the session *same form*: a tree over **this request** instead of a dictionary of lengths up to 3 "
-    f"moves τ from {gram:.2f} to {local:.2f}. The **history** moves it to {rise:.2f} from the second request on. The exception is the point: the tree by itself {adds}, the session is what counts. "
-    "(That a tree capped at length $n$ holds the counts of an n-gram dictionary is true, and was checked above.)"
+    "> **The notes say …** (*A short introduction*, on suffix decoding) that it is an n-gram method in a better "
+    "edition, except that it drafts from a suffix tree made of the conversation's history. Taken apart, on the "
+    "session *same form*: a tree over **this request** instead of a dictionary of lengths up to 3 moves τ from "
+    f"{gram:.2f} to {local:.2f}. The **history** moves it to {rise:.2f} from the second request on. The exception "
+    f"is the point: the tree by itself {adds}, the session is what counts. (That a tree capped at length $n$ "
+    "holds the counts of an n-gram dictionary is true, and was checked above.)"
 ))
 
 # %% [markdown]
@@ -418,8 +433,6 @@ display(Markdown(
 # Which memory was it? The steps of the whole method, by the source of their draft:
 
 # %%
-from specdec_core.tables import markdown
-
 table = []
 for session in sessions:
     steps = [step for one in replayed[session, "suffix"] for step in one]
@@ -427,48 +440,56 @@ for session in sessions:
         mine = [step for step in steps if step["source"] == source]
         drafted = sum(step["rows"] - 1 for step in mine)
         kept = sum(step["emitted"] - 1 for step in mine)
-        cells = (f"{len(mine) / len(steps):.0%}", f"{drafted / max(len(mine), 1):.1f}", f"{kept / max(len(mine), 1):.1f}")
-        table.append([session, source, *cells])
-display(Markdown(markdown(table, ["session", "draft from", "share of the steps", "nodes a step", "accepted a step"])))
+        means = [f"{count / max(len(mine), 1):.1f}" for count in (drafted, kept)]
+        table.append([f"{session}: {source}", f"{len(mine) / len(steps):.0%}", *means])
+display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes a step", "accepted a step"])))
 
 # %% [markdown]
 # ## Is the match's length worth its draft?
 #
-# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Above fifteen, drafts get shorter again: match and draft share the $D = 24$ tokens that the tree is deep.) And the score claims to be the number of accepted tokens; so it can be held to it.
+# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Above twelve, drafts get shorter again: match and draft share the $D = 24$ tokens that the tree is deep.) And the score claims to be the number of accepted tokens; so it can be held to it.
 
 # %%
 import numpy as np
 
-steps = [step for session in sessions for one in replayed[session, "suffix"] for step in one if step["rows"] > 1]
-groups = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 15), (16, 23)]
+steps = [s for session in sessions for one in replayed[session, "suffix"] for s in one if s["rows"] > 1]
+groups = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 12), (13, 23)]
 inside = [[s for s in steps if low <= s["match_len"] <= high] for low, high in groups]
 names = [f"{low}" if low == high else f"{low}–{high}" for low, high in groups]
 edges = [0, 1, 2, 4, 8, 17]
 binned = [[s for s in steps if low < s["score"] <= high] for low, high in zip(edges, edges[1:])]
-points = [(np.mean([s["score"] for s in b]), np.mean([s["emitted"] - 1 for s in b]), len(b)) for b in binned if b]
+points = [
+    (np.mean([s["score"] for s in group]), np.mean([s["emitted"] - 1 for s in group]), len(group))
+    for group in binned if group
+]  # fmt: skip
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
-left.bar(names, [np.mean([s["rows"] - 1 for s in g] or [0]) for g in inside], label="drafted nodes", **style.bar(0))
-bars = left.bar(names, [np.mean([s["emitted"] - 1 for s in g] or [0]) for g in inside], width=0.5, label="accepted", **style.bar(1))
+drafted, kept = (
+    [np.mean([s[fact] - 1 for s in group] or [0]) for group in inside] for fact in ("rows", "emitted")
+)
+left.bar(names, drafted, label="drafted nodes", **style.bar(0))
+bars = left.bar(names, kept, width=0.5, label="accepted", **style.bar(1))
 left.bar_label(bars, [len(g) for g in inside], fontsize=7)
 left.set(xlabel="tokens matched", ylabel="a step", title="Length")
 left.legend()
 right.plot([0, 16], [0, 16], color="black", linestyle="--", linewidth=1, label="kept promises")
-right.plot([x for x, _, _ in points], [y for _, y, _ in points], label="steps with such a score", **style.line(1))
+scores, outcomes, _ = zip(*points)
+right.plot(scores, outcomes, label="steps with such a score", **style.line(1))
 for x, y, count in points:
     right.annotate(f"{count}", (x, y), textcoords="offset points", xytext=(6, -9), fontsize=7)
-right.set(xlabel="score: accepted tokens promised", ylabel="accepted tokens, mean", title="Promise and outcome")
+right.set(xlabel="score: accepted tokens promised", ylabel="accepted, mean", title="Promise and outcome")
 right.legend()
-alt = "Left: drafted and accepted tokens by length of the match. Right: accepted tokens against the score that promised them."
+alt = "Left: drafted and accepted tokens by length of the match. Right: accepted tokens by promised ones."
 figures.save(fig, "09-match-length", alt=alt, model=loaded)
 
 # %%
 for x, y, count in points:
     print(f"score about {x:5.2f}: {y:5.2f} accepted in the mean of {count} steps, {y / x:.0%} of the promise")
+print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcomes[1:])))
 
 # %% [markdown]
-# The score takes the counts at their word. A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times; that is where most broken promises come from. The order of the drafts is still right where it matters: higher scores do accept more.
+# The score takes the counts at their word. A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times; the score cannot tell them apart. What matters for choosing among drafts is the order of the scores: the last line says whether it is right.
 #
 # ## What should `factor` be?
 #
@@ -488,7 +509,7 @@ def predicted(steps):
 
 
 factors = {"½": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "∞": 16.0}
-swept = {session: [[s for one in through(session, SuffixDecoding(factor=f)) for s in one] for f in factors.values()]
+swept = {session: [sum(through(session, SuffixDecoding(factor=f)), []) for f in factors.values()]
          for session in sessions}  # fmt: skip
 
 # %%
@@ -499,11 +520,13 @@ for axes, value, title in zip(panels, (tau, predicted), ("Steps: τ", "Clock: sp
     axes.axhline(1, color="black", linestyle="--", linewidth=1)
     axes.set(xlabel="factor: nodes a matched token (∞: always 16)", title=title, ylim=(0, None))
 panels[1].legend()
-alt = "Tokens a forward and predicted speedup against the factor, for three sessions; too long drafts cost most where little is accepted."
+alt = "Tokens a forward and predicted speedup against the factor, for three sessions."
 figures.save(fig, "09-factor", alt=alt, model=loaded)
 for session in sessions:
-    guesses = [predicted(steps) for steps in swept[session]]
-    print(f"{session}: fastest by t(q) with factor {list(factors)[int(np.argmax(guesses))]}: {max(guesses):.2f} times; always 16: {guesses[-1]:.2f}")
+    guesses = dict(zip(factors, map(predicted, swept[session])))
+    best = max(guesses, key=guesses.get)
+    print(f"{session}: fastest by t(q) with factor {best}: {guesses[best]:.2f} times;", end=" ")
+    print(f"with 1 {guesses['1']:.2f}, always 16 nodes {guesses['∞']:.2f}")
 
 # %% [markdown]
 # ## On the clock
@@ -511,51 +534,79 @@ for session in sessions:
 # The session that suits the method, and the one that does not, live: ordinary decoding, prompt lookup and suffix decoding take turns at each request. One drafter of each goes through the whole session.
 
 # %%
-raced = {}
-for session in ("same form", "unrelated"):
-    drafters = [NullDrafter(), PromptLookup(), SuffixDecoding()]
-    chosen = prompts[session][:4] if session == "same form" else prompts[session][:3]
-    raced[session] = [
-        [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop) for drafter in drafters] for prompt in chosen
-    ]
-live = [run for row in raced["same form"] for run in row[2:]]
-again = SuffixDecoding()
-equal = [
-    [(s["rows"], s["emitted"]) for s in replay(prompt, run.tokens, again)]
-    == [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
-    for prompt, run in zip(prompts["same form"], live)
-]
+from specdec_core.bench import rotated
+
+raced = {}  # session -> for each request the answers of the three
+for session, count in (("same form", 4), ("unrelated", 3)):
+    drafters, raced[session] = [NullDrafter(), PromptLookup(), SuffixDecoding()], []
+    for turn, prompt in enumerate(prompts[session][:count]):
+        runs = {drafter: generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop)
+                for drafter in rotated(drafters, turn)}  # fmt: skip
+        raced[session].append([runs[drafter] for drafter in drafters])
+again, equal = SuffixDecoding(), []
+for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
+    live_steps = [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+    equal.append(list(replay(prompt, run.tokens, again)) == live_steps)
 print("replayed steps equal the live steps, through the whole session:", all(equal))
 
 # %%
-table, outcome = [], {}
+from specdec_core.divergence import first_difference, logit_gap
+
+pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
+         for prompt, row in zip(prompts[session], rows) for run in row[1:]]  # fmt: skip
+apart = [(prompt, a, b) for prompt, a, b in pairs if a != b]
+print(f"{len(pairs) - len(apart)} of {len(pairs)} answers are those of ordinary decoding, token for token.")
+if apart:
+    gap = max(logit_gap(lm, [*prompt, *a[: first_difference(a, b)]]) for prompt, a, b in apart)
+    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+
+
+# %%
+def pace(answers):
+    """Tokens a second of decoding."""
+    return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
+
+
+outcome = {}
 for session, rows in raced.items():
-    pace = [sum(run.trace.decode_seconds for run in column) / sum(len(run.tokens) for run in column) for column in zip(*rows)]
-    for column, seconds in list(zip(zip(*rows), pace))[1:]:
-        phases = {key: sum(run.trace.seconds[key] for run in column) for key in column[0].trace.seconds}
-        found = [{"rows": len(s.tree.tokens), "emitted": len(s.tokens)} for run in column for s in run.trace.steps]
-        o = dict(tau=tau(found), predicted=predicted(found), clock=pace[0] / seconds,
-                 own=(phases["draft"] + phases["observe"]) / sum(phases.values()))  # fmt: skip
-        outcome[session, column[0].trace.drafter] = o
-        table.append([session, column[0].trace.drafter.replace("_", " "), *(f"{o[key]:.2f}" for key in ("tau", "predicted", "clock")),
-                      f"{o['own']:.2%}"])  # fmt: skip
-display(Markdown(markdown(table, ["session", "method", "τ", "predicted speed", "measured speed", "time of the memory"])))
+    plain_runs, *others = zip(*rows)
+    for column in others:
+        traces = [run.trace for run in column]
+        found = [{"rows": len(s.tree.tokens), "emitted": len(s.tokens)} for trace in traces for s in trace.steps]
+        memory = sum(trace.seconds["draft"] + trace.seconds["observe"] for trace in traces)
+        depths = [trace.acceptance_by_depth() for trace in traces]
+        counts = [np.sum([(0, 0), *(one[d] for one in depths if len(one) > d)], axis=0) for d in range(3)]
+        outcome[session, traces[0].drafter] = dict(
+            tau=tau(found), predicted=predicted(found), clock=pace(column) / pace(plain_runs),
+            memory=memory / sum(trace.decode_seconds for trace in traces),
+            depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))  # fmt: skip
+
+# %%
+table = []
+for (session, name), o in outcome.items():
+    numbers = [f"{o[key]:.2f}" for key in ("tau", "predicted", "clock")]
+    table.append([f"{session}: {name.replace('_', ' ')}", o["depths"], *numbers, f"{o['memory']:.2%}"])
+columns = ["session: method", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed", "time of the memory"]
+display(Markdown(markdown(table, columns)))
 
 # %%
 good, bad = outcome["same form", "suffix_decoding"], outcome["unrelated", "suffix_decoding"]
 rival, calm = outcome["same form", "prompt_lookup"], outcome["unrelated", "prompt_lookup"]
-print(f"same form: suffix decoding is {good['clock'] / rival['clock']:.2f} times as fast as prompt lookup, the first request included.")
+print(f"same form: {good['clock'] / rival['clock']:.2f} times as fast as prompt lookup, first request included.")
 loses = "loses to" if bad["clock"] < 0.98 else "roughly equals" if bad["clock"] < 1.02 else "beats"
-print(f"unrelated: it {loses} ordinary decoding, with τ = {bad['tau']:.2f} and {bad['clock']:.2f} times the speed "
-      f"(predicted {bad['predicted']:.2f}).")  # fmt: skip
-behind = "less than" if bad["tau"] < calm["tau"] else "more than"
-print(f"    That is {behind} prompt lookup, which remembers nothing of the session: τ = {calm['tau']:.2f}, {calm['clock']:.2f} times the speed.")
+print(f"unrelated: it {loses} ordinary decoding, with τ = {bad['tau']:.2f}", end=" ")
+print(f"and {bad['clock']:.2f} times the speed (predicted {bad['predicted']:.2f}).")
+print("  Prompt lookup, which remembers nothing of the session, has", end=" ")
+print(f"τ = {calm['tau']:.2f} and {calm['clock']:.2f} times the speed.")
 past = [s for one in replayed["unrelated", "suffix"] for s in one if s["source"] == "past requests"]
 wrong = sum(s["emitted"] == 1 for s in past) / max(len(past), 1)
-print(f"    Of its {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
-worst = sorted((predicted(steps), session, i) for session in sessions for i, steps in enumerate(replayed[session, "suffix"], 1))
-for guess, session, i in worst[:2]:
-    print(f"Among its worst by t(q): request {i} of {session!r}, τ = {tau(replayed[session, 'suffix'][i - 1]):.2f}, {guess:.2f} times the speed.")
+print(f"  Of its {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
+each = {(session, i): steps for session in sessions
+        for i, steps in enumerate(replayed[session, "suffix"], start=1)}  # fmt: skip
+for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:
+    steps = each[session, i]
+    print(f"Among its worst by t(q): request {i} of {session!r},", end=" ")
+    print(f"τ = {tau(steps):.2f}, {predicted(steps):.2f} times the speed.")
 
 # %% [markdown]
 # **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens. Each costs rows and is mostly wrong; what saves the method from worse is its own rule, since a match of one token drafts one node. What it gains there comes from *this* request, from a poem's refrain or a loop, and any lookup in the request gets that too. A session's *first* request is
@@ -597,7 +648,8 @@ for _ in range(3):  # the best of three, since others use this machine too
         nodes.append(growing.nodes)
     passes.append(times)
 seconds = np.min(passes, axis=0)
-print(f"{len(tokens):,} tokens: {1e6 * min(seconds):.1f} to {1e6 * max(seconds):.1f} µs a token; {nodes[-1] / len(tokens):.2f} nodes a token")
+fast, slow = 1e6 * min(seconds), 1e6 * max(seconds)
+print(f"{len(tokens):,} tokens: {fast:.1f} to {slow:.1f} µs a token; {nodes[-1] / len(tokens):.2f} nodes a token")
 
 # %%
 parts = [len(tokens) * i // 4 for i in range(1, 5)]
@@ -614,7 +666,7 @@ right.plot(ends, 2 * ends, color="#7F7F7F", linestyle=":", label="2 M")
 right.set(xlabel="tokens remembered", ylabel="entries", title="Memory", yscale="log")
 for axes in (left, right):
     axes.legend(fontsize=8, loc="lower right")
-alt = "Left: the time to add a token stays level as the memory grows. Right: entries of table, tree and automaton."
+alt = "Left: the time to add a token as the memory grows. Right: entries of table, tree and automaton."
 figures.save(fig, "09-cost", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -634,7 +686,8 @@ for answer in answers[-10:]:
     fresh.add(answer)
 strings = [answer[i : i + n] for answer in answers for i in range(0, 60, 7) for n in (1, 2, 5)]
 alike = bounded.nodes == fresh.nodes and all(bounded.count(s) == fresh.count(s) for s in strings)
-print(f"after {len(answers)} answers: {bounded.tokens} tokens kept; the same as a memory that never saw the other 290: {alike}")
+print(f"after {len(answers)} answers: {bounded.tokens} tokens kept;", end=" ")
+print(f"the same as a memory that never saw the other {len(answers) - 10}: {alike}")
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.2))
@@ -643,7 +696,7 @@ for i, (name, line) in enumerate(zip(("the last 10 answers", "all answers"), zip
 axes.axhline(2 * 600, color="#7F7F7F", linestyle=":", label="2 × 600 tokens, the bound")
 axes.set(xlabel="answers given", ylabel="nodes of the tree", yscale="log")
 axes.legend()
-alt = "Nodes of the tree against answers given: level for a memory of ten answers, rising for one that forgets nothing."
+alt = "Nodes of the tree by answers given: level for a memory of ten answers, rising for one of all."
 figures.save(fig, "09-bounded", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -660,7 +713,7 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # | `min_prob` = 0.1 | `suffix_decoding_min_token_prob` = 0.1 | 0.1 |
 # | `nodes` = 16, a tree | `num_speculative_tokens`, a chain | either |
 #
-# The TensorRT-LLM option of one n-gram pool for all requests (chapter 05) is the same idea with n-grams of one length and no counts.
+# The TensorRT-LLM option of one n-gram pool for all requests (chapter 05) is the same idea with short n-grams and no counts.
 #
 # *Quoted, not measured here:* the authors report up to 5.3 times the speed of ordinary decoding on agents' workloads (Oliaro and others, 2024), with larger models, on GPUs.
 #
@@ -681,7 +734,7 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # - Draft length from match length, branches by the product of count shares, and the best sum of shares wins; this request before the past.
 # - It wins where requests resemble each other, from the second request on. In one request it is prompt lookup with counts. Where nothing returns it has nothing, and may cost.
 #
-# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z. Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.) Why can a tree forget and an automaton not? You get $\tau = 6$ on a benchmark that sends each question three times. What have you measured?
+# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z. Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.) Why can a tree forget and an automaton not? (Putting a string in adds one to the counts on its path, and that can be undone; the automaton has merged strings that end alike, and does not know which text brought which state.) You get $\tau = 6$ on a benchmark that sends each question three times. What have you measured? (How well the memory keeps answers.)
 #
 # ## Further reading
 #
