@@ -306,6 +306,39 @@ from specdec_core.viz.suffix_tree import viewer
 viewer(tokenizer)
 
 # %% [markdown]
+# ## Why it is lossless
+#
+# For REST's reason (chapter 08): the draft is a tree of fixed tokens, so at each node we draw $y$ from $p$ and look whether it is among the children. What the memories hold decides how often it is; it never changes the law of $y$. As a number, with a past answer in the memory that the target would seldom have given:
+
+# %%
+# NBVAL_CHECK_OUTPUT
+import numpy as np
+from specdec_core.engine import generate
+from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.sampling import Sampling
+from specdec_core.toy import TableLM
+
+three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
+
+
+def experienced():
+    """A drafter that remembers a past answer."""
+    drafter = SuffixDecoding(factor=2.0)
+    drafter.past.add(as_text([2, 2, 0, 0, 1, 1, 0, 2, 1]))
+    return drafter
+
+
+def law(make):
+    """The exact law of four tokens at T = 1."""
+    return enumerate_law(lambda rng: generate(three, [0, 1, 0], make(), max_new_tokens=4,
+                                              sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)  # fmt: skip
+
+
+plain_law, drafted_law = law(NullDrafter), law(experienced)
+close = total_variation(plain_law, drafted_law) < 1e-12
+print(f"{len(plain_law)} possible answers; distance of the two laws below 1e-12: {close}")
+
+# %% [markdown]
 # ## Three sessions
 #
 # Now live. Three sessions of a few requests each, as a program might send them:
@@ -317,7 +350,6 @@ viewer(tokenizer)
 # Each is answered by ordinary decoding, request after request. The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
 
 # %%
-from specdec_core.engine import generate
 from specdec_core.stopping import Stop
 from specdec_core.workloads import encode, own
 
@@ -450,8 +482,6 @@ display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes a s
 # The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Above twelve, drafts get shorter again: match and draft share the $D = 24$ tokens that the tree is deep.) And the score claims to be the number of accepted tokens; so it can be held to it.
 
 # %%
-import numpy as np
-
 steps = [s for session in sessions for one in replayed[session, "suffix"] for s in one if s["rows"] > 1]
 groups = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 12), (13, 23)]
 inside = [[s for s in steps if low <= s["match_len"] <= high] for low, high in groups]
@@ -731,7 +761,7 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 #
 # - The memory is the session: this request, and past answers. Nothing is built beforehand; each token is learned as it is committed.
 # - Count every string of up to $D$ tokens. A path-compressed tree does it with at most $2M$ nodes, takes a token in a time that depends on $D$ alone, and can forget exactly. An n-gram dictionary is the special case of one length.
-# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins; this request before the past.
+# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins; this request before the past. Lossless, since the draft is a tree of fixed tokens.
 # - It wins where requests resemble each other, from the second request on. In one request it is prompt lookup with counts. Where nothing returns it has nothing, and may cost.
 #
 # **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z. Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.) Why can a tree forget and an automaton not? (Putting a string in adds one to the counts on its path, and that can be undone; the automaton has merged strings that end alike, and does not know which text brought which state.) You get $\tau = 6$ on a benchmark that sends each question three times. What have you measured? (How well the memory keeps answers.)
