@@ -328,8 +328,7 @@ def experienced():
     return drafter
 
 
-def law(make):
-    """The exact law of four tokens at T = 1."""
+def law(make):  # the exact law of four tokens at T = 1
     return enumerate_law(lambda rng: generate(three, [0, 1, 0], make(), max_new_tokens=4,
                                               sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)  # fmt: skip
 

@@ -231,7 +231,8 @@ def _window(frame: Frame, decode: Callable[[int], str]) -> str:
         fill, border = LEVELS[j % len(LEVELS)]
         cells = "".join(
             _td(decode(token), fill, border, i + j, f"level {j}, column {i}")
-            if i or j else _td(decode(token), _INPUT, border, 0, "input token")
+            if i or j
+            else _td(decode(token), _INPUT, border, 0, "input token")
             for i, token in enumerate(level)
         )
         age = "oldest" if j == 0 else "newest" if j == len(frame.levels) - 1 else ""
