@@ -20,48 +20,20 @@ import sys
 from collections import defaultdict
 from math import prod
 from pathlib import Path
+from types import SimpleNamespace
 
-import torch
 from tqdm import tqdm
 
 from specdec_core.commands import options
 from specdec_core.costs import Costs
 from specdec_core.drafters import Jacobi, Lookahead
 from specdec_core.engine import generate
-from specdec_core.interface import LMOutput
 from specdec_core.methods import BASELINE, Context, build, check, parse, split
+from specdec_core.replay import Replayed, replay
 from specdec_core.stopping import Stop
 from specdec_core.workloads import TASKS, conversation, own
 
 WIDEST = 257  # rows up to which a slope is a straight line
-
-
-class Recorded:
-    """An `lm` that says again what it said: after the recorded text the recorded token, after another one token 0."""
-
-    bos_id, max_length = None, 1 << 20
-
-    def __init__(self, vocab_size: int):
-        self.vocab_size, self.length, self.text = vocab_size, 0, []
-
-    def prefill(self, ids, reserve=0, needs_hidden=False):
-        self.length = len(ids)
-
-    def forward(self, tree, needs_hidden=False):
-        right = [True]
-        for row in range(1, len(tree.tokens)):
-            place = self.length + int(tree.depths[row])
-            said = place < len(self.text) and int(tree.tokens[row]) == self.text[place]
-            right.append(right[tree.parents[row]] and said)
-        logits = torch.zeros(len(right), self.vocab_size)
-        for row, depth in enumerate(tree.depths.tolist()):
-            after = self.length + depth + 1
-            if right[row] and after < len(self.text):
-                logits[row, self.text[after]] = 1.0
-        return LMOutput(logits)
-
-    def commit(self, path):
-        self.length += len(path)
 
 
 def record(arguments) -> dict:
@@ -79,14 +51,11 @@ def record(arguments) -> dict:
     return {"vocab_size": lm.vocab_size, "answers": answers}
 
 
-def replay(lm: Recorded, answers: list[dict], drafter) -> dict[str, list[tuple[int, int]]]:
-    """task -> (rows, tokens) of every step. The drafter keeps its memory from answer to answer."""
+def by_task(answers: list[dict], drafter) -> dict[str, list[Replayed]]:
+    """task -> its steps. The drafter keeps its memory from answer to answer."""
     steps = defaultdict(list)
     for answer in answers:
-        lm.text = answer["prompt"] + answer["tokens"]
-        run = generate(lm, answer["prompt"], drafter, max_new_tokens=len(answer["tokens"]))
-        assert list(run.tokens) == answer["tokens"], f"{drafter.name} on {answer['id']}"
-        steps[answer["task"]] += [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+        steps[answer["task"]] += replay(answer["prompt"], answer["tokens"], drafter)
     return steps
 
 
@@ -116,7 +85,7 @@ def main() -> int:
     tasks = list(dict.fromkeys(answer["task"] for answer in answers))
     if missing := set(arguments.tasks) - set(tasks):
         parser.error(f"{arguments.answers} has no answers to {', '.join(sorted(missing))}; name another file")
-    lm, tokenizer = Recorded(kept["vocab_size"]), None
+    lm, tokenizer = SimpleNamespace(vocab_size=kept["vocab_size"], max_length=1 << 20), None
     if any("rest" in name for name in methods):
         from specdec_core.models import load
 
@@ -127,7 +96,7 @@ def main() -> int:
         print(f"\nt(q) = 1 + {slope:g} (q - 1)\n{'':40}" + "".join(f"{task[:9]:>10}" for task in tasks) + "      mean")
         for name in methods:
             if name not in steps or parse(name)[0] == "adaptive":  # it alone depends on t(q)
-                steps[name] = replay(lm, answers, build(name, Context(lm, tokenizer, costs)))
+                steps[name] = by_task(answers, build(name, Context(lm, tokenizer, costs)))
             gains = [
                 sum(tokens for _, tokens in steps[name][task]) / sum(costs.t(rows) for rows, _ in steps[name][task])
                 for task in tasks

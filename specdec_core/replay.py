@@ -46,11 +46,13 @@ def replay(
     drafter.reset(text[:at])
     while at < len(text):
         tree = drafter.propose(text[:at], budget, Rng(0))
-        path, node, end = [], 0, at
-        while node is not None and end < len(text):  # one token is written at each node of the path
-            path.append(node)
-            node = next((i for i in tree.children(node) if tree.tokens[i] == text[end]), None)
-            end += 1
+        path, end = [0], at
+        while end < len(text):  # a token is written at each node of the path; if it is no child, the path ends
+            said, end = text[end], end + 1
+            child = next((i for i in tree.children(path[-1]) if tree.tokens[i] == said), None)
+            if child is None:
+                break
+            path.append(child)
         yield Replayed(len(tree.tokens), end - at)
         verdict = Verdict(tuple(path), text[end - 1], (), tuple(text[at:end]))
         at = end
