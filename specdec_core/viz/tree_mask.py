@@ -58,7 +58,7 @@ def words(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> st
         ValueError: for a row that the tree does not have.
 
     >>> words(DraftTree.from_paths(7, [[1, 2], [4]]), ["The", "cat", "sat", "dog"], 2, committed=5)
-    'Row 2 "sat": its path is The · cat · sat. It sees the 5 committed tokens and rows 0, 1, 2, not row 3. Its \
+    'Row 2 "sat": its path is "The · cat · sat". It sees the 5 committed tokens and rows 0, 1, 2, not row 3. Its \
 position is 5 + 2 = 7.'
     """
     _check(tree, row)
@@ -67,7 +67,7 @@ position is 5 + 2 = 7.'
     said = " · ".join(label(names[i]) for i in path)
     unseen = f", not row{'s' * (len(hidden) > 1)} {', '.join(map(str, hidden))}" if hidden else ""
     return (
-        f'Row {row} "{label(names[row])}": its path is {said}. It sees the {committed} committed tokens and '
+        f'Row {row} "{label(names[row])}": its path is "{said}". It sees the {committed} committed tokens and '
         f"row{'s' * (len(path) > 1)} {', '.join(map(str, path))}{unseen}. "
         f"Its position is {committed} + {depth} = {committed + depth}."
     )

@@ -96,7 +96,7 @@ def draw(moments: Sequence[Moment], word: Callable[[int], str], shown: int = 2) 
             axes.set_xlim(-2.6, width)
         handles = [Patch(facecolor=face, hatch=hatch, edgecolor="black", label=words)
                    for face, hatch, words in LOOKS.values()]  # fmt: skip
-        fig.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8)
+        fig.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=8)  # the caption stands below
     return fig
 
 
