@@ -392,7 +392,7 @@ from specdec_core.tables import markdown
 table = []
 for row in timed:
     cold = "–" if row["cold_ms"] is None else f"{1e3 * row['cold_ms']:,.0f}"
-    warm = [f"{1e3 * row[name]:.0f}" for name in ("find_ms", "query_ms", "query_p99_ms")]
+    warm = [f"{1e3 * row[name]:,.0f}" for name in ("find_ms", "query_ms", "query_p99_ms")]
     room = [f"{row[name] / 1e6:.2f}" for name in ("bytes", "resident_bytes")]
     table.append([f"{row['tokens']:,}", *room, *warm, cold, f"{row['match_length']:.1f}"])
 columns = ["tokens", "MB", "resident", "find, µs", "query, µs", "99 % below", "cold, µs", "tokens matched"]
@@ -583,8 +583,8 @@ alt = "By length of the match: how many steps had it, and how many drafted token
 figures.save(fig, "08-match-length", alt=alt, model=loaded)
 for domain in questions:
     short, long = ([e - 1 for _, e, n in last[domain] if low <= n <= high] for low, high in ((2, 3), (4, 16)))
-    print(f"{domain}: mean of {len(short)} matches of 2 or 3 tokens {np.mean(short or [0]):.2f} accepted,", end=" ")
-    print(f"of {len(long)} longer ones {np.mean(long or [0]):.2f}")
+    print(f"{domain}: {len(short)} matches of 2 or 3 tokens, {np.mean(short or [0]):.2f} accepted in the mean;", end=" ")
+    print(f"{len(long)} longer ones, {np.mean(long or [0]):.2f}")
 
 # %% [markdown]
 # ## How many nodes?

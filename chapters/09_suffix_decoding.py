@@ -478,7 +478,7 @@ display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes a s
 # %% [markdown]
 # ## Is the match's length worth its draft?
 #
-# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Above twelve, drafts get shorter again: match and draft share the $D = 24$ tokens that the tree is deep.) And the score claims to be the number of accepted tokens; so it can be held to it.
+# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Match and draft share the $D = 24$ tokens that the tree is deep. Beyond twelve a longer match leaves less room for the draft, and wins only where little is left of the old text.) And the score claims to be the number of accepted tokens; so it can be held to it.
 
 # %%
 steps = [s for session in sessions for one in replayed[session, "suffix"] for s in one if s["rows"] > 1]
