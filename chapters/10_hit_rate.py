@@ -606,7 +606,7 @@ display(Markdown(
     f"> **Measured.** Translation has $\\alpha_1$ = {alphas['translate'][0]:.2f} with the best of three methods, "
     f"place {place} of {len(TASKS)}; the constant that gives its τ is {alphas['translate'][2]:.2f}. "
     + ("That is in the note's range. " if "translate" in high else "That is not 0.8 to 0.9. ")
-    + (f"{loops} of its {len(answers['translate'])} answers {'is a loop' if loops == 1 else 'are loops'}, which "
+    + (f"Of its {len(answers['translate'])} answers {loops} {'is a loop' if loops == 1 else 'are loops'}, which "
        "says something about the model and nothing about translation. " if loops else "")
     + "Of the four tasks that the note names, "
     + (", ".join(task.replace("_", " ") for task in high) if high else "none")
