@@ -98,7 +98,8 @@ lm.prefill(some[:-1], reserve=2)
 out = lm.forward(DraftTree.empty(some[-1]), needs_hidden=True)
 rows = lm.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
 apart = (out.hidden.float() @ rows.float().T - out.logits[:, :1000].float()).abs().max()
-print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e}, the rounding of {str(loaded.dtype)[6:]}")
+print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e},",
+      f"the rounding of {str(loaded.dtype)[6:]}")  # fmt: skip
 
 # %% [markdown]
 # **What does it cost?** By hand, for our target with $D = 576$, keys of $192$ and an inner width of $1536$: joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$; the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$. Together
@@ -113,11 +114,12 @@ tensors, _ = weights.read(weights.shipped("eagle"), loaded.weights_hash, lm.voca
 K, D = len(tensors.pop("ids")), out.hidden.shape[1]
 layer = sum(tensor.numel() for tensor in tensors.values())
 print(f"one layer: {layer:,} weights, {layer / loaded.parameters:.1%} of the target's {loaded.parameters:,}")
-print(f"projection to the {K:,} tokens drafted: {K * D:,}; a drafting step reads {(layer + K * D) / loaded.parameters:.1%} of the target's")
+print(f"projection to the {K:,} tokens drafted: {K * D:,};",
+      f"a drafting step reads {(layer + K * D) / loaded.parameters:.1%} of the target's")  # fmt: skip
 module = feature.load("eagle", lm, lambda: loaded.weights_hash)
 
 # %% [markdown]
-# > **The notes say …** (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's. One layer is about one part in as many as the target has layers: some 3 % of a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, 3.5 %. Below 1 % it is for the largest targets only. And what is *read* in a drafting step is the projection as well.
+# > **The notes say …** (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's. One layer is about one part in as many as the target has layers: some 3 % of a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %. Below 1 % it is only where a target has more than a hundred layers. And what is *read* in a drafting step is the projection as well.
 #
 # The projection is about as large as the layer, although it is cut to the $K$ most frequent tokens (chapter 02; FR-Spec, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)). To all tokens it would be several times that.
 #
@@ -137,13 +139,14 @@ def shown(tokens):
 
 def words(rows, columns):
     """A table of words, to the left."""
-    return Markdown("\n".join("| " + " | ".join(row) + " |" for row in [columns, [":--"] * len(columns), *rows]))
+    lines = [columns, [":--"] * len(columns), *rows]
+    return Markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
 
 
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 prompt = encode("Explain in three sentences why the sky is blue.", tokenizer)
-rows = []
-for step in stream(lm, prompt, EAGLE(module, lm.vocab_size, tree="chain", depth=4), max_new_tokens=32, stop=stop):
+rows, four = [], EAGLE(module, lm.vocab_size, tree="chain", depth=4)
+for step in stream(lm, prompt, four, max_new_tokens=20, stop=stop):
     draft, kept = step.tree.tokens[1:], step.verdict.accepted
     accepted = f"**{shown(draft[:kept])}** " if kept else ""
     rows.append([accepted + shown(draft[kept:]), shown([step.verdict.next_token]), str(kept + 1)])
@@ -184,7 +187,8 @@ def best_blind(shares, laws):
 
 shares, laws = np.array([0.6, 0.4]), np.array([[0.9, 0.1], [0.1, 0.9]])
 print("the mixture, case by case:", *(f"{acceptance_rate(law, shares @ laws):.2f}" for law in laws))
-print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind(shares, laws):.3f}   told the token: 1.000")
+print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind(shares, laws):.3f}",
+      "  told the token: 1.000")  # fmt: skip
 
 # %% [markdown]
 # **On the real target** the same can be computed exactly, without any drafter. We walk along a sampled answer ($T = 1$). At each state we take the eight likeliest next tokens and let one forward give the law behind *each* of them: a tree with eight leaves. What is the most that a drafter can reach that knows the state, perfectly even, but
@@ -216,14 +220,16 @@ certain, best, mixed = np.array(points).T
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
 axes.scatter(certain, best, marker="o", color=style.PALETTE[1], label="the best blind q")
-axes.scatter(certain, mixed, marker="x", color=style.PALETTE[2], label="the mixture, which cross-entropy leads to")
+axes.scatter(certain, mixed, marker="x", color=style.PALETTE[2], label="the mixture, as cross-entropy has it")
 axes.axhline(1, color="black", linestyle="--", linewidth=1, label="told the token")
-axes.set(xlabel="probability of the likeliest token at the state", ylabel="acceptance at T = 1", ylim=(0, 1.05))
+axes.set(xlabel="probability of the likeliest token at the state", ylabel="acceptance at T = 1")
+axes.set_ylim(0, 1.05)
 axes.legend(loc="lower right")
-alt = "Each state of two sampled answers: what a drafter without the drawn token can reach, low where the target is unsure."
+alt = "What a drafter can reach without the drawn token, by state: little where the target is unsure."
 figures.save(fig, "04-blind", alt=alt, model=loaded)
 unsure = certain < np.median(certain)
-print(f"Average over {len(points)} states: the best blind q {best.mean():.2f}, the mixture {mixed.mean():.2f}; told the token, up to 1.")
+print(f"Averages over {len(points)} states: the best blind q {best.mean():.2f},",
+      f"the mixture {mixed.mean():.2f}; told the token, up to 1.")  # fmt: skip
 print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {mixed[unsure].mean():.2f}.")
 
 # %% [markdown]
@@ -310,7 +316,7 @@ print(tokenizer.decode(kept)[:700], "…")
 #
 # $$\underbrace{-\sum_x p(x)\,\log \hat p(x)}_{\text{the law: what is drafted}} \;+\; w\,\underbrace{\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big)}_{\text{the state: what is continued}},$$
 #
-# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
+# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much, so that no outlier rules the sum. In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
 #
 # ## Depth 2 to 4: training on its own states
 #
@@ -337,11 +343,11 @@ for a in (1.2, 0.6):
 
 # %% [markdown]
 # **The real modules.** EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only; they also differ in the norms around the join and in the loss on the states, so the comparison is fair to the purpose, not to one cause. (Where the weights of the recipe `eagle_true` are at hand, EAGLE trained on true states alone, they are measured as well.) Each reads greedy answers of the target
-# with all tokens true, at every place four steps deep, as if all drafts before had been right. If nothing were lost on the way, the lines on the right would be flat.
+# with all tokens true, at every place four steps deep, as if all drafts before had been right. If nothing were lost on the way, the lines on the right would be flat. (The answers are drafted with the dynamic tree of a later section, which does not change them but for near ties; how its trees grew is kept for that section.)
 
 # %%
 def deep(module, tokens, states, start, depth=4):
-    """(places, depth): whether the module's best token is the true one, and how far its state is from the true one."""
+    """(places, depth): whether the module's best token is the true one; how far its state is off."""
     module.reset()
     module.read(tokens[1 : start + 1], states[:start])
     hit, away = [], []
@@ -358,16 +364,22 @@ def deep(module, tokens, states, start, depth=4):
     return np.array(hit).reshape(-1, depth), np.array(away).reshape(-1, depth)
 
 # %%
-from specdec_core.drafters import NullDrafter
-from specdec_core.engine import generate
 from specdec_core.workloads import own
 
 TASKS = ("chat", "math", "write", "edit_code", "summarize", "translate")
-LENGTH = 48
-prompts = {question.task: encode(question.turns[0], tokenizer) for question in own(limit=1) if question.task in TASKS}
-answers = {}
+LENGTH = 44
+asked = [question for question in own(limit=1) if question.task in TASKS]
+prompts = {question.task: encode(question.turns[0], tokenizer) for question in asked}
+drafter = EAGLE(module, lm.vocab_size, tree="dynamic", depth=4, top_k=4, total=12)
+answers, growths = {}, {}  # growths: how the tree of each step grew, and what the target made of it
 for task, prompt in prompts.items():
-    answers[task] = generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop).tokens
+    run, growths[task] = stream(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop), []
+    for step in run:
+        if step.tree.size:
+            growths[task].append((drafter.growth, step.verdict))
+    answers[task] = run.result().tokens
+
+# %%
 modules = {"eagle": module}
 for name in ("mtp", "eagle_true"):
     if weights.shipped(name).is_file():
@@ -387,30 +399,38 @@ for i, name in enumerate(modules, 1):
     if name != "mtp":  # its outputs stand before its own norm; only their laws can be compared
         panels[0].plot(depths, off_at[name], label=name, **style.line(i))
     panels[1].plot(depths, right_at[name], label=name, **style.line(i))
-panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|", ylim=(0, 1.3 * max(off_at["eagle"])))
-panels[1].set(title="best token right, if those before were", xlabel="depth", ylim=(0, 1))
+panels[0].set(title="how far the states are off", xlabel="depth", ylabel="|guess − true| / |true|")
+panels[0].set_ylim(0, 1.3 * max(off_at["eagle"]))
+panels[1].set(title="best token right, those before true", xlabel="depth", ylabel="share", ylim=(0, 1))
 for axes in panels:
     axes.set_xticks(list(depths))
     axes.legend()
-alt = "Left: distance of EAGLE's states from the true ones by depth. Right: share of right tokens by depth, EAGLE and MTP."
+alt = "Left: distance of EAGLE's states from the true ones by depth. Right: share of right tokens by depth."
 figures.save(fig, "04-depth", alt=alt, model=loaded)
 for name, shares in right_at.items():
-    print(f"{name}: right at depth 1 to 4", *(f"{share:.2f}" for share in shares), f"({1 - shares[-1] / shares[0]:.0%} lost)")
+    kept = shares[-1] / shares[0]
+    print(f"{name:6} right at depth 1 to 4:", *(f"{share:.2f}" for share in shares), f"({kept:.0%} kept)")
 e = off_at["eagle"]
-print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth 4; from the first two depths, a = {e[1] / e[0] - 1:.2f}.")
+print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth 4;",
+      f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")  # fmt: skip
 
 # %% [markdown]
 # A state can be far off and its best token right all the same: the law looks at $H \hat f$ only. (EAGLE-3 will draw the conclusion.) What the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
 
 # %%
-rows = []
+rows, kept_up = [], {}
 for path in sorted(weights.SHIPPED.glob("*.safetensors")):
     found = weights.read_card(path)
-    goal = found.recipe["objective"]
+    goal, name, rates = found.recipe["objective"], found.recipe["name"], found.acceptance
     own_states = f"{goal['steps']}" if "steps" in goal else "–"
-    size = f"{found.tokens / 1e6:.1f} M"
-    rows.append([found.recipe["name"], found.recipe["about"], own_states, size, *(f"{a:.3f}" for a in found.acceptance)])
-display(words(rows, ["recipe", "about", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)]))
+    kept_up[name] = rates[-1] / rates[0]
+    rows.append([name, own_states, f"{found.tokens / 1e6:.1f} M", *(f"{rate:.3f}" for rate in rates)])
+display(words(rows, ["recipe", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)]))
+print("rate at depth 4 over that at depth 1:")
+print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
+
+# %% [markdown]
+# The draft model reads tokens only, and its accepted drafts are the text: what changes its rate with depth is the ease of the passage alone (chapter 02). The others have the same help, and lose by reading states that are not the target's, or, Medusa, a state that lies further and further back.
 
 # %% [markdown]
 # ## A tree of one shape
@@ -425,7 +445,7 @@ display(words(rows, ["recipe", "about", "steps deep in training", "tokens seen",
 #
 # $$E[\text{tokens}] = 1 + \sum_v \text{value}(v)$$
 #
-# (chapter 01 in one line: the expected number of accepted nodes is the sum of their probabilities.) The best tree with $N$ nodes has the $N$ most valuable ones. A fixed tree must settle on them before it has seen the text.
+# (chapter 03, *What a tree is worth*: the expected number of accepted nodes is the sum of their probabilities). The best tree with $N$ nodes has the $N$ most valuable ones. A fixed tree must settle on them before it has seen the text.
 #
 # ## A tree that follows the confidence
 #
@@ -450,8 +470,8 @@ display(words(rows, ["recipe", "about", "steps deep in training", "tokens seen",
 
 # %%
 WORDS = [".", "the", "a", "cat", "dog", "sat", "ran"]
-SAYS = {".": "the .6 a .3 cat .1", "the": "cat .5 dog .4 sat .1", "a": "dog .9 cat .1", "cat": "sat .7 ran .3",
-        "dog": "ran .8 sat .2", "sat": ". .95 a .05", "ran": ". .95 a .05"}  # fmt: skip
+SAYS = {".": "the .6 a .3 cat .1", "the": "cat .5 dog .4 sat .1", "a": "dog .9 cat .1",
+        "cat": "sat .7 ran .3", "dog": "ran .8 sat .2", "sat": ". .95 a .05", "ran": ". .95 a .05"}
 LAWS = np.zeros((7, 7))
 for word, line in SAYS.items():
     for after, share in zip(line.split()[::2], line.split()[1::2]):
@@ -480,7 +500,6 @@ class LastWord:
         return states
 
 # %%
-# NBVAL_CHECK_OUTPUT
 from specdec_core.drafters.base import Budget
 from specdec_core.rng import Rng
 
@@ -499,12 +518,15 @@ def path(growth, node):
     return path(growth, growth.parents[node]) + [WORDS[growth.tokens[node]]] if node else []
 
 
+# %%
+# NBVAL_CHECK_OUTPUT
 for word in (".", "dog"):
     for tree in ("dynamic", "static"):
         growth = grown(word, tree)
         kept = {" ".join(path(growth, node)): np.exp(growth.values[node]) for node in growth.kept}
-        print(f"behind {word!r}, {tree:7}: 1 + {sum(kept.values()):.3f} =", " + ".join(["1"] + [f"{v:.3f}" for v in kept.values()]))
-        print("    " + ", ".join(kept))
+        total, terms = 1 + sum(kept.values()), (f"+ {value:.3f}" for value in kept.values())
+        print(f"behind {word!r}, {tree:7}: {total:.3f} = 1", *terms)
+        print("   ", ", ".join(kept))
 
 # %% [markdown]
 # Behind "." the fixed tree of ranks happens to be almost as good. Behind *dog* the text is predictable; the dynamic tree becomes long and thin there and gains. That is all it does: it moves nodes from places where the module doubts to places where it is sure.
@@ -514,11 +536,7 @@ for word in (".", "dog"):
 # %%
 from specdec_core.viz import dynamic_tree
 
-drafter = EAGLE(module, lm.vocab_size, tree="dynamic", depth=4, top_k=4, total=12)
-steps = []  # (how the tree grew, what the target made of it)
-for step in stream(lm, prompts["chat"], drafter, max_new_tokens=LENGTH, stop=stop):
-    if step.tree.size:
-        steps.append((drafter.growth, step.verdict))
+steps = growths["chat"]  # (how the tree grew, what the target made of it)
 growth, verdict = max(steps[:12], key=lambda pair: pair[1].accepted)
 dynamic_tree.player(dynamic_tree.Growth.of(growth, verdict.path), lambda token: tokenizer.decode([token]))
 
@@ -527,17 +545,18 @@ dynamic_tree.player(dynamic_tree.Growth.of(growth, verdict.path), lambda token: 
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.0))
-base = np.zeros(len(steps))
+base, places = np.zeros(len(steps)), range(1, len(steps) + 1)
 levels = [dynamic_tree.Growth.of(growth).depths for growth, _ in steps]
 for depth in range(1, 5):
     count = [sum(d[node] == depth for node in growth.kept) for d, (growth, _) in zip(levels, steps)]
-    axes.bar(range(1, len(steps) + 1), count, bottom=base, width=0.85, label=f"depth {depth}", **style.bar(depth))
+    axes.bar(places, count, bottom=base, width=0.85, label=f"depth {depth}", **style.bar(depth))
     base += count
-axes.plot(range(1, len(steps) + 1), [verdict.accepted for _, verdict in steps], "v", mfc="white", mec="black", markersize=8, label="accepted")
-axes.set(xlabel="step", ylabel="nodes kept")
+accepted = [verdict.accepted for _, verdict in steps]
+axes.plot(places, accepted, "v", mfc="white", mec="black", markersize=8, label="accepted", clip_on=False)
+axes.set(xlabel="step", ylabel="nodes kept", xlim=(0.4, len(steps) + 0.6), ylim=(0, None))
 axes.grid(axis="x", visible=False)
 axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth; triangles mark the tokens accepted."
+alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth; triangles: tokens accepted."
 figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -547,7 +566,9 @@ figures.save(fig, "04-shapes", alt=alt, model=loaded)
 # %%
 # NBVAL_CHECK_OUTPUT
 from specdec_core import verify
+from specdec_core.drafters import NullDrafter
 from specdec_core.drafters.base import DrafterBase
+from specdec_core.engine import generate
 from specdec_core.rng import enumerate_law, total_variation
 from specdec_core.sampling import Sampling
 from specdec_core.toy import TableLM
@@ -575,12 +596,14 @@ target, warm = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]
 
 
 def law(drafter):
-    return enumerate_law(lambda rng: generate(target, [0, 1], drafter, max_new_tokens=2, sampling=warm, rngs=(rng, rng)).tokens)
+    options = {"max_new_tokens": 2, "sampling": warm}
+    return enumerate_law(lambda rng: generate(target, [0, 1], drafter, rngs=(rng, rng), **options).tokens)
 
 
 plain = law(NullDrafter())
 dynamic = EAGLE(Three(), 3, tree="dynamic", depth=2, top_k=2, total=2, sampling=warm)
-print("the dynamic tree: distance from ordinary sampling below 1e-12:", total_variation(law(dynamic), plain) < 1e-12)
+exact = total_variation(law(dynamic), plain) < 1e-12
+print("the dynamic tree: distance from ordinary sampling below 1e-12:", exact)
 print(f"keeping the likelier of two draws: distance {total_variation(law(KeepsTheLikelier()), plain):.3f}")
 
 # %% [markdown]
@@ -598,38 +621,41 @@ def judged(growth, verdict):
     for node in range(1, len(growth.tokens)):
         parent = growth.parents[node]
         if parent in following:
-            yield np.exp(growth.values[node] - growth.values[parent]), growth.tokens[node] == following[parent]
+            confidence = np.exp(growth.values[node] - growth.values[parent])
+            yield confidence, growth.tokens[node] == following[parent]
 
 
-pairs = []
-for task, prompt in prompts.items():
-    for step in stream(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop):
-        if step.tree.size:
-            pairs += judged(drafter.growth, step.verdict)
+pairs = [pair for steps in growths.values() for step in steps for pair in judged(*step)]
 confidence, accepted = np.array(pairs, float).T
 edges = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.000001])
 bins = np.digitize(confidence, edges) - 1
-table = [(confidence[bins == b].mean(), accepted[bins == b].mean(), (bins == b).sum()) for b in np.unique(bins)]
-said, true, count = np.array(table).T
+filled = [bins == b for b in np.unique(bins)]
+said, true, count = np.array([(confidence[b].mean(), accepted[b].mean(), b.sum()) for b in filled]).T
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 axes.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="perfectly calibrated")
 smooth = (true * count + 1) / (count + 2)  # so that no error is zero
 error = np.sqrt(smooth * (1 - smooth) / count)
-axes.errorbar(said, true, yerr=error, capsize=3, label="measured, ± one standard error", **style.line(style.index("eagle")))
+look = style.line(style.index("eagle"))
+axes.errorbar(said, true, yerr=error, capsize=3, label="measured, ± one standard error", **look)
 for x, y, n in zip(said, true, count):
     axes.annotate(f"{n:.0f}", (x, y), textcoords="offset points", xytext=(6, -11), fontsize=7.5)
-axes.set(xlabel="confidence of the module", ylabel="share that the target accepts", xlim=(-0.02, 1.04), ylim=(-0.05, 1.08))
+axes.set(xlabel="confidence of the module", ylabel="share that the target accepts")
+axes.set(xlim=(-0.02, 1.04), ylim=(-0.05, 1.08))
 axes.legend(loc="upper left")
 alt = "Reliability diagram: share of drafted tokens accepted by the module's confidence, beside the diagonal."
 figures.save(fig, "04-calibration", alt=alt, model=loaded)
+
+# %%
 gap = (count * np.abs(said - true)).sum() / count.sum()
-sure = confidence > 0.6
 print(f"{len(confidence)} nodes; average distance from the diagonal, weighted by nodes: {gap:.3f}.")
-print(f"Where the module is more than 60% sure it says {confidence[sure].mean():.2f} on average, and {accepted[sure].mean():.2f} are accepted:", end=" ")
-print("it is too sure of itself." if confidence[sure].mean() > accepted[sure].mean() + 0.03 else
-      "it is too modest." if accepted[sure].mean() > confidence[sure].mean() + 0.03 else "calibrated, to within 0.03.")  # fmt: skip
+sure = confidence > 0.6
+says, gets, error = confidence[sure].mean(), accepted[sure].mean(), accepted[sure].std() / sure.sum() ** 0.5
+print(f"Where the module is more than 60% sure ({sure.sum()} nodes) it says {says:.2f} on average,",
+      f"and {gets:.2f} ± {error:.2f} are accepted:", end=" ")  # fmt: skip
+print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * error, 0.03) else
+      "it is too sure of itself." if says > gets else "it is too modest.")  # fmt: skip
 
 # %% [markdown]
 # *Numbers: nodes in the bin.* There is a reason for a bend. Trained on laws, the module predicts the target's *probability* of a token; but at $T = 0$ the token is accepted if it is the target's *best*, always or never. A token to which the target itself gives 0.6 is then accepted every time. So at $T = 0$ the likeliest tokens may be accepted more often than the module says, and the second and third
@@ -637,14 +663,14 @@ print("it is too sure of itself." if confidence[sure].mean() > accepted[sure].me
 #
 # ## Acceptance by depth: EAGLE, MTP, Medusa
 #
-# Now all three on the same prompts. For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture: from Medusa the best token of each head. We let the methods answer in turn and keep everything for the next section: EAGLE's static and dynamic tree and Medusa's tree, all with 16 nodes.
+# Now all three on the same prompts. For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture: from Medusa the best token of each head. We let the methods answer in turn and keep everything for the next section: EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
 
 # %%
 from specdec_core import methods
 from specdec_core.drafters import MTP, Medusa
 
-medusa = methods.build("medusa:nodes=16", methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash))
-V = lm.vocab_size
+context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
+medusa, V = methods.build("medusa:nodes=16", context), lm.vocab_size
 drafters = {
     "autoregressive": NullDrafter(),
     "medusa chain": Medusa(medusa.heads, medusa.ids, medusa.accuracy[:, :1], V, nodes=4),
@@ -656,13 +682,15 @@ drafters = {
 }
 runs = {name: {} for name in drafters}
 for each in drafters.values():  # once without the clock
-    generate(lm, prompts["chat"], each, max_new_tokens=8)
+    generate(lm, prompts["chat"], each, max_new_tokens=4)
 for place, (task, prompt) in enumerate(prompts.items()):
     order = list(drafters)[place:] + list(drafters)[:place]  # each comes first once, nearly
     for name in order:
         runs[name][task] = generate(lm, prompt, drafters[name], max_new_tokens=LENGTH, stop=stop)
-same = sum(runs[name][task].tokens == runs["autoregressive"][task].tokens for name in drafters for task in prompts)
-print(f"{same} of {len(drafters) * len(prompts)} answers are the autoregressive ones, token for token; others part at a near tie (chapter 12)")
+plain, *others = runs.values()
+same = sum(found[task].tokens == plain[task].tokens for found in others for task in prompts)
+print(f"{same} of {len(others) * len(prompts)} drafted answers are the autoregressive ones, token for token;",
+      "others part at a near tie (chapter 12).")  # fmt: skip
 
 # %%
 def by_depth(answers):
@@ -680,13 +708,23 @@ for name in ("eagle chain", "mtp chain", "medusa chain"):
     chains[name] = by_depth(runs[name].values())
     a, n = chains[name].T
     n = np.where(n > 0, n, np.nan)  # a depth that was never reached has no rate
-    axes.errorbar(depths, a / n, yerr=np.sqrt(np.maximum(a * (n - a), 1) / n**3), capsize=3, label=name, **style.line(style.index(name.split()[0])))
+    error, look = np.sqrt(np.maximum(a * (n - a), 1) / n**3), style.line(style.index(name.split()[0]))
+    axes.errorbar(depths, a / n, yerr=error, capsize=3, label=name, **look)
 axes.set(xlabel="depth", ylabel="accepted, of those tested there", xticks=list(depths), ylim=(0, 1))
 axes.legend()
-alt = "Conditional acceptance by depth of chains of four from EAGLE, MTP and Medusa on the same prompts, with errors."
+alt = "Conditional acceptance by depth of chains of four from EAGLE, MTP and Medusa on the same prompts."
 figures.save(fig, "04-acceptance", alt=alt, model=loaded)
+
+# %%
+rows, first, further = [], {}, {}
 for name, counts in chains.items():
-    print(f"{name:12}", "  ".join(f"depth {d}: {a}/{n} = {a / n:.2f}" for d, (a, n) in enumerate(counts, 1) if n))
+    rows.append([name, *(f"{a}/{n} = {a / n:.2f}" if n else "–" for a, n in counts)])
+    a, n = counts.T
+    first[name], further[name] = a[0] / n[0], a[1:].sum() / max(n[1:].sum(), 1)
+display(words(rows, ["accepted / tested", *(f"depth {d}" for d in depths)]))
+best, deeper = max(first, key=first.get), max(further, key=further.get)
+print(f"Highest at depth 1: {best}, {first[best]:.2f};",
+      f"over depths 2 to 4 together: {deeper}, {further[deeper]:.2f}.")  # fmt: skip
 
 # %% [markdown]
 # *Bars: one standard error; few drafts reach depth 4.* Two things act against each other in such a curve. A draft that got to depth 3 stands in an easy passage, which lifts the rate. And the further from a true state, the worse the guess, which lowers it. Medusa's heads get no word of the tokens in between, so for them the second effect is larger at equal skill; MTP hears the token but was never trained on its own
@@ -707,6 +745,8 @@ print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.
 # > **The notes say …** (*model-free chapter*, section 11) that the trained routes have a stable acceptance rate, EAGLE about 0.8, in any context. There is no such constant. The rate belongs to a target, a module with its training, a depth, a temperature and a text; the table has our target's by task, the figure by depth. What is true of the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
 #
 # ## Chain, static, dynamic: tokens and time
+#
+# The same runs on the clock. *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$, with $t(q)$ measured alone and the draft's time taken from the run.
 
 # %%
 from specdec_core.costs import measure
@@ -728,8 +768,10 @@ for name in drafters:
     nodes = sum(step.tree.size for answer in runs[name].values() for step in answer.trace.steps) / calls
     predicted = tokens / calls * costs.t(1) / (costs.t(1 + nodes) + spent["draft"] / calls)
     parts = (f"{1000 * spent[phase] / calls:.1f}" for phase in ("draft", "forward"))
-    rows.append([name, f"{nodes:.1f}", f"{tokens / calls:.2f}", *parts, f"{predicted:.2f}", f"{pace[name] / pace['autoregressive']:.2f}"])
-display(Markdown(markdown(rows, ["method", "nodes", "τ", "draft, ms a step", "forward, ms a step", "predicted", "times faster"])))
+    gain = pace[name] / pace["autoregressive"]
+    rows.append([name, f"{nodes:.1f}", f"{tokens / calls:.2f}", *parts, f"{predicted:.2f}", f"{gain:.2f}"])
+columns = ["method", "nodes", "τ", "draft, ms a step", "forward, ms a step", "predicted", "times as fast"]
+display(Markdown(markdown(rows, columns)))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
@@ -748,17 +790,20 @@ axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 axes.set(xlabel="milliseconds for one token of the answer")
 axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
-alt = "Stacked bars by method: milliseconds a token spent on drafting, on the target's forward, and on the rest."
+alt = "Stacked bars by method: milliseconds a token spent on drafting, on the target's forward, on the rest."
 figures.save(fig, "04-clock", alt=alt, model=loaded)
 
 # %%
 taus = {name: totals(name)[0] / totals(name)[1] for name in drafters}
 most, fastest = max(taus, key=taus.get), max(pace, key=pace.get)
-print(f"Most tokens a forward: {most} ({taus[most]:.2f}). Fastest by the clock: {fastest}, {pace[fastest] / pace['autoregressive']:.2f} times autoregressive.")
+gain = pace[fastest] / pace["autoregressive"]
+print(f"Most tokens a forward: {most} ({taus[most]:.2f}).",
+      f"Fastest by the clock: {fastest}, {gain:.2f} times as fast as autoregressive decoding.")  # fmt: skip
 eagles = [name for name in drafters if name.startswith("eagle")]
 by_steps, by_clock = sorted(eagles, key=taus.get)[-1], sorted(eagles, key=pace.get)[-1]
 print(f"Within EAGLE the steps prefer {by_steps}, the clock {by_clock}:",
-      "the two scoreboards agree." if by_steps == by_clock else "the extra tokens do not pay for their nodes and forwards.")  # fmt: skip
+      "the two scoreboards agree." if by_steps == by_clock else
+      "the extra tokens do not pay for their nodes and forwards.")  # fmt: skip
 slower = [name for name in drafters if pace[name] < 0.98 * pace["autoregressive"]]
 print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or 'none of them'}.")
 
@@ -791,19 +836,21 @@ for width in (1, 4):
         module.draft(tokens, batch, [-1] * width)
 
     parts[width] = (clocked(layer_forward), clocked(lambda: module.logits(batch)))
-rows = [[str(width), f"{1000 * a:.2f}", f"{1000 * b:.2f}", f"{(a + b) / costs.t(1):.1%}"] for width, (a, b) in parts.items()]
-display(Markdown(markdown(rows, ["nodes read", "layer, ms", f"projection to {K} tokens, ms", "of a target forward"])))
+rows = []
+for width, (a, b) in parts.items():
+    rows.append([str(width), f"{1000 * a:.2f}", f"{1000 * b:.2f}", f"{(a + b) / costs.t(1):.1%}"])
+columns = ["nodes read", "layer, ms", f"projection to {K} tokens, ms", "both, of t(1)"]
+display(Markdown(markdown(rows, columns)))
 
 # %%
 _, calls, spent = totals("eagle dynamic")
 a, b = parts[4]
 expected, measured = sum(parts[1]) + 3 * (a + b), spent["draft"] / calls
-print(f"Expected for a dynamic tree of depth 4: {1000 * expected:.1f} ms a step; measured: {1000 * measured:.1f} ms.")
-if measured > expected:
-    print(f"The rest, {1000 * (measured - expected):.1f} ms, is bookkeeping in Python and the reading of several true states at once.")
+print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,",
+      f"measured: {1000 * measured:.1f} ms.")  # fmt: skip
 
 # %% [markdown]
-# The reading list's systems run such steps from one compiled graph; ours is written to be read. Beside the forward of a large target such a step nearly vanishes; beside that of a small one it does not. So the papers' speedups, measured on targets of 7 billion weights and more, do not carry over to ours. The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
+# What is measured beyond the parts will be bookkeeping in Python, the reading of several true states at once, and weights that the target's forward has driven out of the processor's cache in the meantime. A server would run such steps from one recorded graph; ours is written to be read. Beside the forward of a large target such a step nearly vanishes; beside that of a small one it does not. So the papers' speedups, measured on targets of 7 billion weights and more, do not carry over to ours. The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
 #
 # ## What EAGLE-3 changes
 #
