@@ -302,8 +302,9 @@ from specdec_core.tables import markdown
 
 
 def shown(token):
-    """A token as code, fit for a table."""
-    return f"`{tokenizer.decode([token])!r}`".replace("|", "\\|")
+    """A token as code, fit for a table: what is no letter or digit is written as an entity of HTML."""
+    text = repr(tokenizer.decode([token]))
+    return "<code>" + "".join(c if c.isalnum() else f"&#{ord(c)};" for c in text) + "</code>"
 
 
 truth = generate(lm, text, max_new_tokens=len(accuracy)).tokens

@@ -133,8 +133,10 @@ from specdec_core.workloads import encode
 
 
 def shown(tokens):
-    """Tokens as code, fit for a table."""
-    return " ".join(f"`{tokenizer.decode([t])!r}`".replace("|", "\\|") for t in tokens)
+    """Tokens as code, fit for a table: what is no letter or digit is written as an entity of HTML."""
+    texts = (repr(tokenizer.decode([token])) for token in tokens)
+    safe = ("".join(c if c.isalnum() else f"&#{ord(c)};" for c in text) for text in texts)
+    return " ".join(f"<code>{text}</code>" for text in safe)
 
 
 def words(rows, columns):
@@ -143,6 +145,7 @@ def words(rows, columns):
     return Markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
 
 
+# %%
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 prompt = encode("Explain in three sentences why the sky is blue.", tokenizer)
 rows, four = [], EAGLE(module, lm.vocab_size, tree="chain", depth=4)
