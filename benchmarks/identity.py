@@ -64,13 +64,12 @@ def questions(file: str | None, count: int | None) -> list:
     return [*own(), *others][:count]
 
 
-def compare(recorder: Recorder, loaded, prompt: list[int], methods: list[str], **run) -> dict[str, dict]:
+def compare(recorder: Recorder, prompt: list[int], drafters: dict, **run) -> dict[str, dict]:
     """For each method: whether its tokens are the baseline's, and how many rows of logits are."""
     found, expected = {}, generate(recorder, prompt, **run).tokens
     alone = recorder.rows
-    context = Context(recorder, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
-    for name in methods:
-        tokens = generate(recorder, prompt, build(name, context), **run).tokens
+    for name, drafter in drafters.items():
+        tokens = generate(recorder, prompt, drafter, **run).tokens
         same = next((i for i, (a, b) in enumerate(zip(tokens, expected, strict=False)) if a != b), len(expected))
         rows = recorder.rows[: same + 1]
         found[name] = {
@@ -107,6 +106,8 @@ def main() -> int:
     methods = [name for name in check(split(arguments.methods)) if name != BASELINE]
     loaded, lm = options.open_model(arguments, release=True)
     recorder, stop = Recorder(lm), Stop(loaded.stop_ids)
+    context = Context(recorder, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
+    drafters = {name: build(name, context) for name in methods}
     results = {}
     if arguments.out and arguments.out.exists():
         results = dict(json.loads(line) for line in arguments.out.read_text(encoding="utf-8").splitlines())
@@ -114,11 +115,11 @@ def main() -> int:
         prompt = encode(question.turns[0], loaded.tokenizer)
         if len(prompt) + arguments.max_new_tokens >= lm.max_length:
             print(f"{question.id}: {len(prompt)} tokens leave no room, left out", file=sys.stderr)
-        missing = [name for name in methods if name not in results.get(question.id, {})]
+        missing = {name: drafters[name] for name in methods if name not in results.get(question.id, {})}
         if not missing or len(prompt) + arguments.max_new_tokens >= lm.max_length:
             continue
         length = arguments.max_new_tokens
-        found = compare(recorder, loaded, prompt, missing, max_new_tokens=length, stop=stop)
+        found = compare(recorder, prompt, missing, max_new_tokens=length, stop=stop)
         results[question.id] = {**results.get(question.id, {}), **found}
         if arguments.out:
             with open(arguments.out, "a", encoding="utf-8") as file:

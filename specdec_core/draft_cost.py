@@ -101,6 +101,29 @@ def drafting(lm: Any, prompt: Sequence[int], drafter: Drafter, max_new_tokens: i
     return Drafting(drafter.name, len(ids), trace.drafted, parts, work, trace.tokens_per_call, right / tested)
 
 
+def draft_seconds(lm: Any, drafter: Drafter, steps: int = 12, **options: Any) -> Callable[[int], float]:
+    """d(m), the seconds that a draft of m nodes takes: a line through the medians of its smallest and largest drafts.
+
+    Args:
+        lm: the target; it forgets the sequence it was reading.
+        drafter: it forgets its request.
+        steps: of each of two runs on a text of no meaning, at least 2; the first of a run is not counted.
+        options: more for `engine.stream`.
+    """
+    prompt, points = [i % lm.vocab_size for i in range(32)], {}
+    for limit in (1, drafter.max_nodes):
+        run, timed = stream(lm, prompt, drafter, max_new_tokens=steps * (limit + 1), max_nodes=limit, **options), []
+        for step in run:
+            timed.append((step.tree.size, step.seconds["draft"] + step.seconds["observe"]))
+            if len(timed) == steps:
+                break
+        nodes, seconds = np.median(timed[1:], axis=0)
+        points[float(nodes)] = float(seconds)
+    (few, least), (many, most) = min(points.items()), max(points.items())
+    slope = max(0.0, most - least) / max(1.0, many - few)
+    return lambda nodes: least + slope * max(0.0, nodes - few)
+
+
 def _run(lm: Any, prompt: Sequence[int], drafter: Any, options: dict[str, Any]) -> Any:
     run = stream(lm, prompt, drafter, **options)
     for _ in run:

@@ -8,13 +8,18 @@ import pytest
 import tiny_model
 import torch
 
-from specdec_core import profiling
-from specdec_core.draft_cost import drafting
-from specdec_core.drafters import MTP, DraftModel, PromptLookup
+from specdec_core import engine, profiling
+from specdec_core.costs import Costs
+from specdec_core.draft_cost import draft_seconds, drafting
+from specdec_core.drafters import MTP, REGISTRY, Adaptive, Cascade, DraftModel, PromptLookup
+from specdec_core.drafters.base import DrafterBase
 from specdec_core.drafters.feature import FeatureModel
 from specdec_core.errors import SpecdecError
 from specdec_core.lm import CachedLM
+from specdec_core.methods import Context
+from specdec_core.toy import TableLM
 from specdec_core.training.feature_draft import FeatureDraft, Frozen
+from specdec_core.tree import DraftTree
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -75,3 +80,46 @@ def test_a_drafter_without_a_model_is_refused():
     alone = DraftModel(CachedLM(tiny_model.model(context=4)), 2)
     with pytest.raises(SpecdecError, match="drafted nothing in this run"):
         drafting(lm, PROMPT, alone, max_new_tokens=3, repeats=1)
+
+
+class Ticking(DrafterBase):
+    """Drafts as many nodes as it may, up to six; its draft of m takes 2 + m ticks of the engine's clock."""
+
+    has_model = True
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def propose(self, context, budget, rng):
+        nodes = min(6, budget.nodes, budget.depth)
+        self.clock.now += 2 + nodes
+        return DraftTree.chain(context[-1], [0] * nodes)
+
+
+def test_the_time_of_a_draft_is_a_line_through_two(monkeypatch):
+    class Clock:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(engine, "perf_counter", clock)
+    d = draft_seconds(TableLM.random(5), Ticking(clock))
+    assert [d(m) for m in (1, 2, 6, 8)] == pytest.approx([3, 4, 8, 10])
+
+
+def test_adaptive_measures_what_a_models_drafts_cost(monkeypatch):
+    context = Context(CachedLM(tiny_model.model()), None, costs=Costs(8, 1, (1, 8), (1.0, 2.0), (1.0, 2.0), (1.0, 2.0)))
+    cheap = Adaptive.build(context, method="prompt_lookup")
+    assert cheap.draft_seconds(8) == 0
+    pair = Cascade(PromptLookup(), DraftModel(CachedLM(tiny_model.model(seed=1)), 3))
+    assert pair.has_model and not Cascade(PromptLookup(), PromptLookup()).has_model
+    class Given(DraftModel):
+        @classmethod
+        def build(cls, context):
+            return cls(CachedLM(tiny_model.model(seed=1)), 3)
+
+    monkeypatch.setitem(REGISTRY, "given", Given)
+    dear = Adaptive.build(context, method="given")
+    assert 0 < dear.draft_seconds(1) <= dear.draft_seconds(3)

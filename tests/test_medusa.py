@@ -250,7 +250,8 @@ def test_heads_read_the_state_of_the_last_token_that_the_target_has_read():
 def test_heads_that_know_the_text_draft_all_of_it():
     circle = TableLM(5.0 * np.roll(np.eye(6), 1, axis=1))
     accuracy = np.full((4, 2), 0.4)
-    drafter = Medusa(lambda state: torch.stack([state.roll(2 + head) for head in range(4)]), np.arange(6), accuracy, 6)
+    knows = lambda state: torch.stack([state.roll(2 + head) for head in range(4)])  # noqa: E731
+    drafter = Medusa(knows, np.arange(6), accuracy, 6, nodes=16)
     run = generate(circle, [3, 4], drafter, max_new_tokens=20)
     assert run.tokens == tuple((5 + i) % 6 for i in range(20))
     assert [step.verdict.accepted for step in run.trace.steps] == [4] * 4

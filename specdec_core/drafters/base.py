@@ -1,4 +1,4 @@
-"""What every drafter is: three methods around a proposal, and two facts about itself."""
+"""What every drafter is: three methods around a proposal, and a few facts about itself."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ class Drafter(Protocol):
 
 
 class DrafterBase:
-    """Defaults for drafters that keep no state."""
+    """Defaults for drafters that keep no state and look their drafts up."""
 
     name = "drafter"
     needs_hidden = False
     max_nodes = 64
+    has_model = False  # True if drafts are made by forwards of a model, and so cost time that counts
 
     def reset(self, context: Sequence[int]) -> None:
         pass

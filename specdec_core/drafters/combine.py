@@ -48,6 +48,7 @@ class Cascade(DrafterBase):
         self.name = f"{first.name}>{second.name}"
         self.needs_hidden = first.needs_hidden or second.needs_hidden
         self.max_nodes = max(first.max_nodes, second.max_nodes)
+        self.has_model = any(getattr(drafter, "has_model", False) for drafter in (first, second))
         self.match_len = 0
 
     @classmethod
@@ -148,9 +149,17 @@ class Adaptive(DrafterBase):
         here, what is too short is not made longer. Replayed over the own prompts (benchmarks/replay.py), it was
         the faster choice, on average over the tasks, than prompt lookup, n-grams or their cascade at every slope
         of t(q), from 0.01 to 0.5 of t(1) a row.
+
+        What a draft costs is measured too, where a model makes it.
         """
+        from ..draft_cost import draft_seconds
+
         drafter = _by_name(method, context, cut=True)
-        return cls(drafter, _steps(context.costs or _measured(context.lm)), explore=explore)
+        t = _steps(context.costs or _measured(context.lm))
+        if getattr(drafter, "has_model", False):
+            dear = draft_seconds(context.lm, drafter, sampling=context.sampling)
+            return cls(drafter, t, dear, explore)
+        return cls(drafter, t, explore=explore)
 
     def reset(self, context: Sequence[int]) -> None:
         """A new request. What was learned about the drafter is kept."""

@@ -50,6 +50,7 @@ class DraftModel(DrafterBase):
     """
 
     name = "draft_model"
+    has_model = True
 
     def __init__(self, lm: LanguageModel, num_tokens: int = 5, vocab_size: int | None = None,
                  sampling: Sampling | None = None, ids: np.ndarray | None = None):  # fmt: skip
@@ -65,11 +66,12 @@ class DraftModel(DrafterBase):
         self._sure = 0  # of which so many are known to be the context's
 
     @classmethod
-    def build(cls, context: Any, model: str = "", num_tokens: int = 5, weights: str = "draft_model",
+    def build(cls, context: Any, model: str = "", num_tokens: int = 2, weights: str = "draft_model",
               vocabulary: str = "reduced") -> DraftModel:  # fmt: skip
         """From the name of a model, a folder or a hub name; without one, the draft model distilled from the target.
 
         Args:
+            num_tokens: gamma. The distilled model's acceptance is worth no more than two; a better one's is.
             weights: of the distilled model: the name of a file that comes with the package, or a path.
             vocabulary: what the distilled model projects to: "reduced", the tokens of its weights, or "full", all of
                 the target's.

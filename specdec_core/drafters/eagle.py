@@ -90,8 +90,8 @@ class EAGLE(FeatureDrafter):
 
     name = "eagle"
 
-    def __init__(self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 5, top_k: int = 4,
-                 total: int = 16, sampling: Sampling | None = None):  # fmt: skip
+    def __init__(self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 3, top_k: int = 4,
+                 total: int = 7, sampling: Sampling | None = None):  # fmt: skip
         if tree not in TREES:
             raise ValueError(f"tree must be one of {TREES}; got {tree!r}")
         if min(depth, top_k, total) < 1:
@@ -102,7 +102,7 @@ class EAGLE(FeatureDrafter):
         self.growth: Growth | None = None
 
     @classmethod
-    def build(cls, context: Any, tree: str = "dynamic", depth: int = 5, top_k: int = 4, total: int = 16,
+    def build(cls, context: Any, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
               weights: str = "eagle") -> EAGLE:  # fmt: skip
         """From trained weights: the name of a file that comes with the package, or a path.
 

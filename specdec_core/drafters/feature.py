@@ -170,6 +170,7 @@ class FeatureDrafter(DrafterBase):
     """
 
     needs_hidden = True
+    has_model = True
 
     def __init__(self, model: Continues, vocab_size: int, sampling: Sampling | None = None):
         self.model, self.vocab_size, self.sampling = model, vocab_size, sampling or Sampling()

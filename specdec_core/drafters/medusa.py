@@ -57,9 +57,10 @@ class Medusa(DrafterBase):
 
     name = "medusa"
     needs_hidden = True
+    has_model = True
 
     def __init__(self, heads: Callable[[torch.Tensor], torch.Tensor], ids: np.ndarray, accuracy: np.ndarray,
-                 vocab_size: int, nodes: int = 16, draw: str = "without_replacement",
+                 vocab_size: int, nodes: int = 7, draw: str = "without_replacement",
                  sampling: Sampling | None = None):  # fmt: skip
         if nodes < 1:
             raise ValueError(f"nodes must be at least 1; got {nodes}")
@@ -78,7 +79,7 @@ class Medusa(DrafterBase):
         self._state: torch.Tensor | None = None
 
     @classmethod
-    def build(cls, context: Any, nodes: int = 16, weights: str = "medusa",
+    def build(cls, context: Any, nodes: int = 7, weights: str = "medusa",
               draw: str = "without_replacement") -> Medusa:  # fmt: skip
         """From trained weights.
 
