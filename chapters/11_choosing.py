@@ -27,9 +27,9 @@
 # - compute from $t(q, B)$ up to which batch a method pays;
 # - write your choice in the switches of four serving engines, and keep the four records that show whether it still holds.
 #
-# **Taken for granted:** chapter 10 (hit rate, replay, predicted speedup). Of the others only what each method is called and where its draft comes from, which is repeated here.
+# **Taken for granted:** chapter 00 ($t(q)$, the roofline) and chapter 10 (hit rate, replay, predicted speedup). Of the others only what each method is called and where its draft comes from, which is repeated here.
 #
-# **Time:** 35 minutes of reading. The cells take about two and a half minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
+# **Time:** 35 minutes of reading. The cells take about two minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
 
 # %% [markdown]
 # ## Set up
@@ -65,13 +65,13 @@ print(loaded.why)
 # %% [markdown]
 # ## One scale for all methods
 #
-# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time on its draft. Let τ be the mean tokens of a step. The **price** of a step is its mean time in units of an ordinary one,
+# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time $d$ on its draft. Let τ be the mean tokens of a step. The **price** of a step is its mean time in units of an ordinary one,
 #
-# $$\rho = \frac{\overline{t(q)} + \overline{d}}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
+# $$\rho = \frac{\text{mean of } t(q) + d}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
 #
 # for $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
 #
-# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
+# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5\,t(1)$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -93,7 +93,7 @@ from specdec_core.engine import generate
 from specdec_core.stopping import Stop
 from specdec_core.workloads import TASKS, encode, own
 
-LENGTH = 40
+LENGTH = 32
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 prompts = {question.task: encode(question.turns[0], tokenizer) for question in own(limit=1)}
 generate(lm, prompts["math"], max_new_tokens=4)  # first calls are slow
@@ -117,10 +117,11 @@ def rising(part):
     return replace(part, median=tuple(times.tolist()))
 
 
-measured_costs = measure(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=5, batches=(1, 2, 4, 8, 16))
+measured_costs = measure(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=4, batches=(1, 2, 4, 8, 16))
 alone, *batches = map(rising, measured_costs.by_batch)
 costs = replace(alone, larger=tuple(batches))
-print(f"t(1) = {1e3 * costs.t(1):.1f} ms;", ", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (2, 5, 9, 17, 33, 65)), "t(1)")
+times = ", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (2, 5, 9, 17, 33, 65))
+print(f"t(1) = {1e3 * costs.t(1):.1f} ms; in units of it {times}")
 
 # %%
 def right_rows(text, tree, places):
@@ -149,7 +150,7 @@ class Recorded:
         return self.states[: len(ids)] if needs_hidden else None
 
     def forward(self, tree, needs_hidden=False):
-        places, known = self.length + tree.depths, len(self.text)  # where the token of each row stands
+        places, known = self.length + tree.depths, len(self.text)  # where each row's token stands
         logits = torch.zeros(len(places), self.vocab_size)
         for row, right in enumerate(right_rows(self.text, tree, places)):
             if right and places[row] + 1 < known:
@@ -163,8 +164,10 @@ class Recorded:
 # %%
 def replay(drafter):
     """task -> the trace of a greedy run with the recorded answer."""
-    return {task: generate(Recorded(task), prompts[task], drafter, max_new_tokens=len(plain[task].tokens)).trace
-            for task in TASKS}  # fmt: skip
+    return {
+        task: generate(Recorded(task), prompts[task], drafter, max_new_tokens=len(plain[task].tokens)).trace
+        for task in TASKS
+    }
 
 
 # %% [markdown]
@@ -204,7 +207,7 @@ MODELS = ("draft_model", "mtp", "eagle", "medusa")
 trained = [name for name in MODELS if name in drafters]
 lookups = [name for name in drafters if name not in (*MODELS, "cascade", "adaptive")]
 print("methods:", ", ".join(drafters))
-print(f"datastore: {len(store):,} tokens; no weights for this target:", ", ".join(missing) or "none is missing")
+print(f"datastore: {len(store):,} tokens; without weights for this target: {', '.join(missing) or 'no method'}")
 
 # %% [markdown]
 # Two methods cannot be replayed: Jacobi and lookahead decoding read what the target says *after a wrong token*, and no recording has that. They run live. All others are replayed, each with one drafter for the eight answers in turn, so that suffix decoding may remember the earlier ones.
@@ -214,8 +217,10 @@ LIVE = ("jacobi", "lookahead")
 traces = {}  # method -> task -> trace
 for name, drafter in drafters.items():
     if name in LIVE:
-        runs = {task: generate(lm, prompts[task], drafter, max_new_tokens=LENGTH, stop=stop) for task in TASKS}
-        traces[name] = {task: run.trace for task, run in runs.items()}
+        traces[name] = {
+            task: generate(lm, prompts[task], drafter, max_new_tokens=LENGTH, stop=stop).trace
+            for task in TASKS
+        }
     else:
         traces[name] = replay(drafter)
 
@@ -251,7 +256,7 @@ gains = {(name, task): speedup(steps[name][task], costs) for name in steps for t
 mean = {name: float(np.exp(np.mean([np.log(gains[name, task]) for task in TASKS]))) for name in steps}
 order = sorted(mean, key=lambda name: -mean[name])
 fig = choosing.table({(name, task): gains[name, task] for name in order for task in TASKS})
-alt = "Predicted speedup of every method on every task, a number in each field; losses are hatched, the best framed."
+alt = "Predicted speedup of every method on every task, as numbers; losses are hatched, the best framed."
 figures.save(fig, "11-all", alt=alt, model=loaded)
 
 # %%
@@ -263,27 +268,31 @@ for i, name in enumerate(order):
     tau = sum(s.tokens for s in all_steps) / count
     price = sum(sum(costs.break_even(q) for q in s.rows) + s.draft * len(s.rows) for s in all_steps) / count
     whole[name] = tau, price
-    axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none", markersize=9,
-              markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")  # fmt: skip
-right, top = 1.1 * max(price for _, price in whole.values()), 1.15 * max(tau for tau, _ in whole.values())
+    axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none",
+              markersize=9, markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")  # fmt: skip
+top, right = 1.15 * max(tau for tau, _ in whole.values()), 1.1 * max(price for _, price in whole.values())
 for level in (0.5, 0.75, 1, 1.25, 1.5, 2):
     x = min(right, top / level)  # where the ray leaves the picture
     axes.plot([0, x], [0, level * x], color="#7F7F7F", linewidth=2 if level == 1 else 0.8, linestyle="--")
     axes.annotate(f"{level:g}×", (x, level * x), fontsize=8, xytext=(2, 2), textcoords="offset points")
-axes.set(xlabel="ρ, price of a step over t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
+axes.set(xlabel="ρ, price of a step, in t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
 axes.legend(title="method: τ / ρ", loc="center left", bbox_to_anchor=(1.06, 0.5))
-alt = "Tokens a step against the price of a step, a marker a method; rays from the origin have one speedup each."
+alt = "Tokens a step against the price of a step, a marker a method; each ray from the origin is one speedup."
 figures.save(fig, "11-price", alt=alt, model=loaded)
 
 # %%
 by_tau = sorted(whole, key=lambda name: -whole[name][0])
 by_speed = sorted(whole, key=lambda name: -whole[name][0] / whole[name][1])
-print("by τ:    ", ", ".join(by_tau))
-print("by speed:", ", ".join(by_speed))
-print(f"{sum(a != b for a, b in zip(by_tau, by_speed))} of {len(by_tau)} methods change their place.")
+moved = sum(a != b for a, b in zip(by_tau, by_speed))
+display(Markdown(
+    f"By τ: {', '.join(map(plainly, by_tau))}.\n\nBy speed: {', '.join(map(plainly, by_speed))}.\n\n"
+    f"{moved} of {len(by_tau)} methods change their place."
+))  # fmt: skip
 
 # %% [markdown]
 # *Every ray is one speedup; the heavy one is break-even.* A method moves up by better drafts and left by cheaper ones; on a machine where rows and drafting cost less, all points slide to the left, by different amounts. That is why a ranking in a paper is a ranking on its machine.
+#
+# Two means are in use. τ/ρ of this figure is pooled, all tokens over all time, so that slow tasks weigh more. Where a *mean over the tasks* is given below, it is the geometric mean of their speedups, each task counting alike; a few large gains lift it further.
 #
 # ### A paragraph each
 #
@@ -295,14 +304,14 @@ ABOUT = {
     "ngram": ("09", "the request's own text, with counts", "nothing"),
     "jacobi": ("06", "the target's last round, wrong rows included", "nothing; rows in every step"),
     "lookahead": ("07", "n-grams that the target writes on the side", "nothing; a fixed, wide forward"),
-    "rest": ("08", "a corpus, sorted beforehand", "a datastore in the target's tokens, six bytes a token or so"),
-    "suffix_decoding": ("09", "all that the session has seen", "memory that grows with the session; few tokens at its start"),
-    "draft_model": ("02", "a smaller model with the same tokenizer", "its weights, a second cache, one forward a drafted token"),
+    "rest": ("08", "a corpus, sorted beforehand", "a datastore in the target's tokens, some six bytes each"),
+    "suffix_decoding": ("09", "all that the session has seen", "a memory that grows, empty at first"),
+    "draft_model": ("02", "a smaller model, same tokenizer", "weights, a second cache, a forward a draft token"),
     "medusa": ("03", "heads on the target's last state", "trained heads, a tree mask, access to the states"),
     "mtp": ("03", "a module on state and token, recursively", "a trained module, access to the states"),
-    "eagle": ("04", "a layer that continues states, recursively", "a trained layer, a tree mask, access to the states"),
+    "eagle": ("04", "a layer that continues states", "a trained layer, a tree mask, access to the states"),
     "cascade": ("11", "two of the others, the second on a miss", "what both need"),
-    "adaptive": ("11", "another one, as long as it pays", "what that one needs, and t(q)"),
+    "adaptive": ("11", "another one, as long as it pays", "what that one needs, and $t(q)$"),
 }  # fmt: skip
 
 
@@ -318,17 +327,19 @@ def paragraph_on(name):
     first = [task for task in TASKS if name == max(order, key=lambda other: gains[other, task])]
     lost = [task for task in TASKS if gains[name, task] < 0.995]
     tau, price = whole[name]
+    drafting = np.mean([steps[name][task].draft for task in TASKS])
+    ends = [f"{plainly(task)} ({gains[name, task]:.2f})" for task in (ranked[0], ranked[-1])]
     return (
-        f"**{plainly(name)}** (chapter {chapter}). *Draft from:* {source}. *Needs:* {needs}. Here τ = {tau:.2f} for a step of {price:.2f} $t(1)$, of which drafting is "
-        f"{np.mean([steps[name][task].draft for task in TASKS]):.2f}. Best on {plainly(ranked[0])} ({gains[name, ranked[0]]:.2f}), worst on {plainly(ranked[-1])} ({gains[name, ranked[-1]]:.2f}); "
-        f"first of all on {listed(first)}; a loss on {listed(lost)}."
+        f"**{plainly(name)}** (chapter {chapter}). *Draft from:* {source}. *Needs:* {needs}. "
+        f"Here τ = {tau:.2f} for a step of {price:.2f} $t(1)$, of which drafting is {drafting:.2f}. "
+        f"Best on {ends[0]}, worst on {ends[1]}; first of all on {listed(first)}; a loss on {listed(lost)}."
     )
 
 
 display(Markdown("\n\n".join(paragraph_on(name) for name in order)))
 
 # %% [markdown]
-# One question a task and forty tokens of answer are enough to *see* how the methods differ. They are too few to choose by; that is what the last section is for.
+# One question a task and answers this short are enough to *see* how the methods differ. They are too few to choose by; that is what the last section is for.
 #
 # ## Model-free against trained
 #
@@ -350,12 +361,13 @@ for task in TASKS:
     cells = [plainly(task)]
     for family in (lookups, trained):
         name = best_of(family, task) if family else None
-        cells += [plainly(name), f"{alpha_1(name, task):.2f}", f"{gains[name, task]:.2f}"] if name else ["–"] * 3
+        numbers = [f"{alpha_1(name, task):.2f}", f"{gains[name, task]:.2f}"] if name else ["–", "–"]
+        cells += [plainly(name) if name else "–", *numbers]
     table.append(cells)
 columns = ["task", "best model-free", "its α₁", "its speedup", "best trained", "its α₁ ", "its speedup "]
 display(Markdown(markdown(table, columns)))
 
-# %%
+# %% jupyter={"source_hidden": true}
 def spread(name):
     values = [alpha_1(name, task) for task in TASKS]
     return f"{plainly(name)} {min(values):.2f} to {max(values):.2f}"
@@ -379,14 +391,16 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# This book's drafters have seen little text, their cards say how much (chapter 04). More training may raise what is accepted; it does not change the price of a step. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$. If that is not enough, no training will help.
+# This book's drafters have seen little text, their cards say how much (chapter 04). More training may raise what is accepted; it does not change the price of a step. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$, with γ the depth of its draft. If that is not enough, no training will help.
 
 # %%
 for name in trained:
-    depths = [int(step.tree.depths.max()) for task in TASKS for step in traces[name][task].steps if step.tree.size]
-    tau, price = whole[name]
-    print(f"{name:12} τ = {tau:.2f}, ρ = {price:.2f}: {tau / price:.2f} times; with a perfect drafter of its depth {(max(depths) + 1) / price:.2f}")
-print("" if trained else "no trained drafter here")
+    drafts = [step.tree for task in TASKS for step in traces[name][task].steps if step.tree.size]
+    depth, (tau, price) = max(int(tree.depths.max()) for tree in drafts), whole[name]
+    print(f"{name:12} τ = {tau:.2f}, ρ = {price:.2f}: {tau / price:.2f} times as fast;", end=" ")
+    print(f"if all {depth} tokens along a path were accepted, {(depth + 1) / price:.2f}")
+if not trained:
+    print("no trained drafter here")
 
 # %% [markdown]
 # ## Lookup first, a model when it misses
@@ -405,10 +419,11 @@ def cascade_speedup(h, T_1, price_1, T_2, price_2):
     return (h * T_1 + (1 - h) * T_2) / (h * price_1 + (1 - h) * price_2)
 
 
-print(f"good hits {cascade_speedup(0.4, 2.5, 1.25, 2.0, 1.6):.2f}, poor hits {cascade_speedup(0.4, 1.3, 1.25, 2.0, 1.6):.2f}, no lookup {2.0 / 1.6:.2f}")
+good, poor = (cascade_speedup(0.4, T_1, 1.25, 2.0, 1.6) for T_1 in (2.5, 1.3))
+print(f"good hits {good:.2f}, poor hits {poor:.2f}, no lookup {2.0 / 1.6:.2f}")
 
 # %% [markdown]
-# The knob is the shortest match that counts as a hit, `min_n`. Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it. All replayed:
+# The knob is the shortest match that counts as a hit, `min_n`. Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it. All replayed; the third column is the worth of a hit, $T_1/\rho_1$:
 
 # %%
 from specdec_core.drafters import Cascade, PromptLookup
@@ -426,12 +441,18 @@ alone = {n: replay(PromptLookup(min_n=n, max_n=max(n, 3))) for n in cascades}
 table = []
 for n, runs in cascades.items():
     every = [step for run in alone[n].values() for step in run.steps]
-    hits = [len(step.tokens) for step in every if step.tree.size]
-    cells = [f"{len(hits) / len(every):.2f}", f"{np.mean(hits):.2f}" if hits else "–"]
-    table.append([str(n), *cells, f"{overall(alone[n]):.2f}", f"{overall(runs):.2f}", f"{mean[second]:.2f}"])
-display(Markdown(markdown(table, ["min_n", "share of hits, lookup alone", "tokens a hit", "lookup alone", "cascade", f"{plainly(second)} alone"])))
+    hits = [step for step in every if step.tree.size]
+    paid = sum(costs.break_even(len(step.tree.tokens)) for step in hits)
+    worth = f"{sum(len(step.tokens) for step in hits) / paid:.2f}" if hits else "–"
+    speeds = (f"{value:.2f}" for value in (overall(alone[n]), mean[second], overall(runs)))
+    table.append([str(n), f"{len(hits) / len(every):.2f}", worth, *speeds])
+columns = ["min_n", "share of hits", "T₁ / ρ₁", "lookup alone", f"{plainly(second)} alone", "cascade"]
+display(Markdown(markdown(table, columns)))
 
-# %%
+# %% [markdown]
+# A cascade can be faster than *both methods alone* without leaving the formula: the lookup alone spends its misses on steps of one token, and the cascade gives those to the model.
+
+# %% jupyter={"source_hidden": true}
 best_n = max(cascades, key=lambda n: overall(cascades[n]))
 c = {n: overall(runs) for n, runs in cascades.items()}
 parts = max(mean[second], overall(alone[best_n]))
@@ -454,7 +475,8 @@ display(Markdown(
 # %%
 from specdec_core.drafters import Adaptive
 
-versions = {("suffix_decoding", "as it is"): traces["suffix_decoding"], ("suffix_decoding", "adaptive"): traces["adaptive"]}
+versions = {("suffix_decoding", "as it is"): traces["suffix_decoding"]}
+versions["suffix_decoding", "adaptive"] = traces["adaptive"]
 if trained:
     d = float(np.mean([steps[second][task].draft for task in TASKS])) * costs.t(1)
     versions[second, "as it is"] = traces[second]
@@ -462,19 +484,21 @@ if trained:
 table = []
 for (name, how), runs in versions.items():
     found = {task: speedup(steps_of(run, name in MODELS), costs) for task, run in runs.items()}
-    low = min(found, key=found.get)
+    low, high = min(found, key=found.get), max(found.values())
     drafted = sum(run.drafted for run in runs.values()) / sum(run.target_calls for run in runs.values())
-    table.append([plainly(name), how, f"{drafted:.1f}", f"{found[low]:.2f} ({plainly(low)})", f"{max(found.values()):.2f}", f"{overall(runs):.2f}"])
+    worst = f"{found[low]:.2f} ({plainly(low)})"
+    table.append([plainly(name), how, f"{drafted:.1f}", worst, f"{high:.2f}", f"{overall(runs):.2f}"])
 display(Markdown(markdown(table, ["method", "drafts", "tokens drafted a step", "worst task", "best", "mean"])))
 
 # %%
 for name in dict.fromkeys(name for name, _ in versions):
     plain_mean, adapted = (overall(versions[name, how]) for how in ("as it is", "adaptive"))
-    verdict = "gains by choosing" if adapted > 1.005 * plain_mean else "loses by choosing" if adapted < 0.995 * plain_mean else "is as fast either way"
-    print(f"{name}: mean {plain_mean:.2f} as it is, {adapted:.2f} adaptive; it {verdict}.")
+    change = adapted / plain_mean
+    verdict = "gains" if change > 1.005 else "loses" if change < 0.995 else "neither gains nor loses"
+    print(f"{plainly(name)}: mean {plain_mean:.2f} as it is, {adapted:.2f} adaptive: {verdict} by choosing")
 
 # %% [markdown]
-# What it protects against is a task on which drafts fail for long; what it costs is the first steps of each kind, in which it has to find out. Forty tokens are short for that. Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
+# What it protects against is a task on which drafts fail for long; what it costs is the first steps of each kind, in which it has to find out. The answers here are short for that. Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
 #
 # ## What a batch does to it
 #
@@ -493,9 +517,12 @@ for name in dict.fromkeys(name for name, _ in versions):
 # %%
 # NBVAL_CHECK_OUTPUT
 machine = choosing.roofline(40, batches=(1, 2, 4, 8, 16, 20, 32, 64))
-for name, one in {"chain of 5, τ = 3": Steps((6,), 3, 0.0), "tree of 60, τ = 4": Steps((61,), 4, 0.0)}.items():
-    values = ", ".join(f"{speedup(one, machine, B):.2f}" for B in (1, 2, 4, 8, 16, 20, 32, 64))
-    print(f"{name}: B* = {40 * one.tau / one.rows[0]:.1f}; at B = 1, 2, 4, 8, 16, 20, 32, 64: {values}")
+sizes = [part.batch for part in machine.by_batch]
+print(f"{'B =':>39}", "".join(f"{B:6}" for B in sizes))
+two = {"chain of 5, τ = 3": Steps((6,), 3, 0.0), "tree of 60, τ = 4": Steps((61,), 4, 0.0)}
+for name, one in two.items():
+    values = "".join(f"{speedup(one, machine, B):6.2f}" for B in sizes)
+    print(f"{name}: B* = {40 * one.tau / one.rows[0]:4.1f}; speedup   {values}")
 
 # %% [markdown]
 # **Measured.** `costs.measure` has timed forwards in which several sequences, each with its own cache, share the rows: $t(q, B)$. The speedups are *predicted* from it, since the loop of this package decodes one sequence at a time. Sequences of a batch take different steps, so the rows of $B$ recorded steps, drawn at random, are added up. A drafter's model is run for the batch as well,
@@ -505,8 +532,8 @@ for name, one in {"chain of 5, τ = 3": Steps((6,), 3, 0.0), "tree of 60, τ = 4
 SIZES = [part.batch for part in costs.by_batch]
 print("B:              ", "".join(f"{B:7}" for B in SIZES))
 for q in (1, 5, 9, 17):
-    known = [f"{costs.t(q, B) / costs.t(1):7.2f}" if q <= part.widths[-1] else "      –" for B, part in zip(SIZES, costs.by_batch)]
-    print(f"t({q}, B) / t(1): ".ljust(17), "".join(known))
+    known = [B for B, part in zip(SIZES, costs.by_batch) if q <= part.widths[-1]]  # wider was not timed
+    print(f"t({q}, B) / t(1): ".ljust(17), "".join(f"{costs.t(q, B) / costs.t(1):7.2f}" for B in known))
 
 # %%
 def over_tasks(name, B):
@@ -524,7 +551,7 @@ axes.set_xscale("log", base=2)
 axes.set_xticks(SIZES, SIZES)
 axes.set(xlabel="B, sequences in a forward", ylabel="predicted speedup, mean over tasks", ylim=(0, None))
 axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-alt = "Predicted speedup against the number of sequences in a batch for several methods; lines fall as the batch grows."
+alt = "Predicted speedup against the number of sequences in a batch, a line a method."
 figures.save(fig, "11-batch", alt=alt, model=loaded)
 
 # %%
@@ -539,25 +566,27 @@ def limit(name):
     return f"at B = {known[-1][0]} still"
 
 
-table = []
+table, ratio = [], {}
 for name in order:
     widths = np.mean([np.mean(steps[name][task].rows) for task in TASKS])
     values = ["–" if np.isnan(value) else f"{value:.2f}" for value in curves[name]]
-    table.append([plainly(name), f"{widths:.1f}", f"{whole[name][0] / widths:.2f}", *values, limit(name)])
-display(Markdown(markdown(table, ["method", "q, rows a step", "τ / q", *(f"B = {B}" for B in SIZES), "a gain"])))
+    ratio[name] = whole[name][0] / widths
+    table.append([plainly(name), f"{widths:.1f}", f"{ratio[name]:.2f}", *values, limit(name)])
+columns = ["method", "q, rows a step", "τ / q", *(f"B = {B}" for B in SIZES), "a gain"]
+display(Markdown(markdown(table, columns)))
 
-# %%
-ratio = {name: whole[name][0] / np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
-kept = [name for name in order if not np.isnan(curves[name][2]) and curves[name][0] > 1]
-left = {name: curves[name][2] / curves[name][0] for name in kept}
+# %% jupyter={"source_hidden": true}
 heads = [name for name in ("eagle", "medusa") if name in drafters]
-where = "; ".join(f"{plainly(name)} has τ/q = {ratio[name]:.2f}, {limit(name)}" for name in dict.fromkeys([*heads, "lookahead", *order[:1]]))
+ends = {name: said if (said := limit(name)).startswith("never") else f"a gain {said}" for name in order}
+where = "; ".join(
+    f"{plainly(name)} has τ/q = {ratio[name]:.2f} and is {ends[name]}"
+    for name in dict.fromkeys([*heads, "lookahead", *order[:1]])
+)
 display(Markdown(
     "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps; the batch takes it from all of them. "
     "What separates them is the number of rows for a token: a tree of heads has many, too; and of one drafter's chains the shortest holds longest, since each further token is accepted less often than the one before it. "
     f"**Here:** {where}."
 ))
-print("share of the speedup left at B = 4:", ", ".join(f"{name} {left[name]:.0%} (τ/q = {ratio[name]:.2f})" for name in sorted(left, key=left.get)) or "no method gained at B = 1")
 
 # %% [markdown]
 # Engines therefore let the length of a draft depend on the batch, or stop drafting above some load. If yours has no such switch, choose for the batch that it runs *most of the time*, not for the benchmark with one request.
@@ -567,7 +596,8 @@ print("share of the speedup left at B = 4:", ", ".join(f"{name} {left[name]:.0%}
 # All of the above in one picture: a task, a batch, and the costs of a forward: measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$). Things to find out: which method wins on a GPU-like machine that loses here? Which winner changes first as the batch grows? On which task is no choice good?
 
 # %%
-machines = {"measured here": costs} | {f"roofline, q* = {corner}": choosing.roofline(corner) for corner in (8, 64, 256)}
+machines = {"measured here": costs}
+machines |= {f"roofline, q* = {rows}": choosing.roofline(rows) for rows in (8, 64, 256)}
 choosing.chooser({task: {name: steps[name][task] for name in order} for task in TASKS}, machines)
 
 # %% [markdown]
@@ -599,20 +629,23 @@ def pace(run):
     return run.trace.decode_seconds / len(run.tokens)
 
 
-predicted = {name: {task: speedup(steps_of(race[name, task].trace), costs) for task in TASKS} for name in chosen}
-measured = {name: {task: pace(race[BASELINE, task]) / pace(race[name, task]) for task in TASKS} for name in chosen}
+predicted, measured = ({name: {} for name in chosen} for _ in range(2))
+for name in chosen:
+    for task in TASKS:
+        predicted[name][task] = speedup(steps_of(race[name, task].trace), costs)
+        measured[name][task] = pace(race[BASELINE, task]) / pace(race[name, task])
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 for i, name in enumerate(chosen):
     at = np.arange(len(TASKS)) + 0.27 * (i - 1)
     axes.bar(at, list(measured[name].values()), width=0.25, label=plainly(name), **style.bar(i))
-    axes.plot(at, list(predicted[name].values()), linestyle="none", marker="_", markersize=9, color="black", markeredgewidth=2,
-              label="predicted from its steps" if not i else None)  # fmt: skip
+    axes.plot(at, list(predicted[name].values()), linestyle="none", marker="_", markersize=9, color="black",
+              markeredgewidth=2, label="predicted from its steps" if not i else None)  # fmt: skip
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xticks(range(len(TASKS)), [plainly(task).replace(" ", "\n") for task in TASKS])
-axes.set(ylabel="speedup, measured")
+axes.set(ylabel="measured speedup")
 axes.grid(axis="x", visible=False)
 fig.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=4)
-alt = "Measured speedups of the finalists by task as bars, with a mark where the prediction from their steps lies."
+alt = "Measured speedups of the finalists by task, as bars; a mark where their steps predict each."
 figures.save(fig, "11-race", alt=alt, model=loaded)
 
 # %%
@@ -620,24 +653,31 @@ final = {name: float(np.exp(np.mean(np.log(list(measured[name].values()))))) for
 for name in chosen:
     same = sum(race[name, task].tokens == plain[task].tokens for task in TASKS)
     off = np.mean([abs(measured[name][task] / predicted[name][task] - 1) for task in TASKS])
-    torn = [task for task in TASKS if race[name, task].trace.tokens_per_call > 1.03 and measured[name][task] < 1]
-    print(f"{name}: measured {final[name]:.2f} on average; predictions off by {off:.0%}; {same} of {len(TASKS)} answers token for token (chapter 12)")
-    print(f"    fewer steps and yet slower on: {listed(torn)}")
+    fewer = [task for task in TASKS if race[name, task].trace.tokens_per_call > 1.03]
+    torn = [task for task in fewer if measured[name][task] < 1]
+    print(f"{plainly(name)}: measured {final[name]:.2f} on average; predictions off by {off:.0%};", end=" ")
+    print(f"{same} of {len(TASKS)} answers token for token\n    fewer steps and yet slower on: {listed(torn)}")
 winner = max(final, key=final.get)
-verdict = f"{plainly(winner)} wins, {final[winner]:.2f}" if final[winner] > 1 else "no finalist gains: decode without drafts"
-print(f"Over these eight questions {verdict}. One run each; a difference of a few per cent means nothing.")
+won = f"{plainly(winner)} wins, {final[winner]:.2f}"
+print("Over these eight questions", won if final[winner] > 1 else "no finalist gains: decode without drafts")
 
 # %% [markdown]
-# And was the *replay* the live run? The steps are the same as long as the answers are; a trained drafter that reads states which were rounded in another forward may once in a while draft another token, at a near tie of its own (chapter 12):
+# One run each: a difference of a few per cent means nothing. Answers that are not token for token those of ordinary decoding parted from them at a near tie of two logits, which rounding decided (chapter 12).
+#
+# And was the *replay* the live run? The steps are the same as long as the answers are, with two exceptions: a trained drafter that reads states which were rounded in another forward may draft another token, at a near tie of its own; and a drafter that remembers the session may have seen another answer before.
 
 # %%
+def taken(trace):
+    """Rows and tokens of each step."""
+    return [(len(step.tree.tokens), len(step.tokens)) for step in trace.steps]
+
+
 pairs = [(name, task) for name in chosen if name in traces
          for task in TASKS if race[name, task].tokens == plain[task].tokens]  # fmt: skip
-equal = sum([(len(s.tree.tokens), len(s.tokens)) for s in race[name, task].trace.steps]
-            == [(len(s.tree.tokens), len(s.tokens)) for s in traces[name][task].steps] for name, task in pairs)  # fmt: skip
+equal = sum(taken(race[name, task].trace) == taken(traces[name][task]) for name, task in pairs)
 print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the steps of the replay.")
 
-# %%
+# %% jupyter={"source_hidden": true}
 widths = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
 widest = max(widths, key=widths.get)
 display(Markdown(
@@ -668,7 +708,8 @@ def lines(name):
     text = f"**{plainly(name)}**\n\n"
     for engine, it in switches(name).items():
         head = f"{engine} {it.version}" + ("" if it.same else ", nearest it has")
-        text += f"{head}\n```\n{it.line}\n```\n" + (f"{it.note[0].upper()}{it.note[1:]}.\n\n" if it.note else "\n")
+        note = f"{it.note[0].upper()}{it.note[1:]}.\n\n" if it.note else "\n"
+        text += f"{head}\n```\n{it.line}\n```\n{note}"
     return text
 
 
@@ -699,7 +740,8 @@ def cut(lengths, gamma):
     return 1 + sum(np.mean([length - 1 >= i for length in lengths]) for i in range(1, gamma + 1))
 
 
-print([float(cut(lengths, 8)) for lengths in ([1, 1, 1, 9], [3, 3, 3, 3])], [float(cut(lengths, 2)) for lengths in ([1, 1, 1, 9], [3, 3, 3, 3])])
+for lengths in ([1, 1, 1, 9], [3, 3, 3, 3]):
+    print(lengths, "τ:", *(f"{cut(lengths, gamma):g} with γ = {gamma}" for gamma in (8, 2)), sep="  ")
 
 # %%
 watched = [race[chosen[0], task].trace for task in TASKS]
@@ -710,48 +752,59 @@ fig, (left_axes, right_axes) = plt.subplots(1, 2, figsize=(7.6, 3.3))
 counts = np.bincount(lengths)[1:]
 left_axes.bar(range(1, len(counts) + 1), counts / len(lengths), **style.bar(1))
 left_axes.axvline(np.mean(lengths), color="black", linestyle="--")
-left_axes.set(xlabel="tokens of a step", ylabel="share of the steps", title=f"{plainly(chosen[0])}: τ = {np.mean(lengths):.2f} (dashed)")
+left_axes.set(xlabel="tokens of a step", ylabel="share of the steps")
+left_axes.set_title(f"{plainly(chosen[0])}: τ = {np.mean(lengths):.2f} (dashed)")
 kinds = {"without a draft": [r for r, s in zip(rounds, live_steps) if not s.tree.size],
          "with a draft": [r for r, s in zip(rounds, live_steps) if s.tree.size]}  # fmt: skip
 for i, (kind, values) in enumerate(kinds.items()):
-    right_axes.plot(np.sort(values), np.linspace(0, 1, len(values)), label=kind, **{**style.line(i), "marker": ""})
+    look = style.line(i) | {"marker": ""}
+    right_axes.plot(np.sort(values), np.linspace(0, 1, len(values)), label=kind, **look)
 right_axes.set(xlabel="time of a round, ms", ylabel="share of the rounds not longer", title="Rounds")
 right_axes.legend(loc="lower right")
-alt = "Left, the distribution of tokens a step in a live run; right, the times of rounds with and without a draft."
+alt = "Left, the distribution of tokens a step in a live run; right, round times with and without a draft."
 figures.save(fig, "11-record", alt=alt, model=loaded)
 
 # %%
 seconds = {phase: sum(trace.seconds[phase] for trace in watched) for phase in watched[0].seconds}
 tokens, decode = sum(lengths), sum(rounds) / 1e3
 reading = sum(trace.prefill_seconds for trace in watched)
-weights = sum(p.numel() * p.element_size() for p in {p.data_ptr(): p for p in loaded.model.parameters()}.values())
-rows_most = max(len(step.tree.tokens) for step in live_steps)
+own_weights = {p.data_ptr(): p for p in loaded.model.parameters()}.values()  # shared ones once
+weights = sum(p.numel() * p.element_size() for p in own_weights)
+most = max(step.tree.size for step in live_steps)
 config = lm.execution.config
 heads_kv, width = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
 a_token = 2 * config.num_hidden_layers * heads_kv * width * lm.execution.dtype.itemsize
-report = {
-    "tokens a step": f"mean {np.mean(lengths):.2f}; no draft token kept in {np.mean(np.array(lengths) == 1):.0%} of the steps; 95 % quantile {np.quantile(lengths, 0.95):.0f}",
-    "time of a round": f"median {np.median(rounds):.1f} ms, 95 % quantile {np.quantile(rounds, 0.95):.1f} ms; " + ", ".join(f"{phase} {part / decode:.1%}" for phase, part in seconds.items()),
-    "throughput": f"{tokens / decode:.1f} tokens/s in decoding, {tokens / (decode + reading):.1f} with the prompts",
-    "memory": f"weights {weights / 1e6:.0f} MB, the cache as allocated {lm.cache_bytes() / 1e6:.1f} MB, {a_token / 1e3:.1f} kB a token; the widest draft held {rows_most - 1} tokens, {(rows_most - 1) * a_token / 1e3:.0f} kB",
-}  # fmt: skip
-display(Markdown("\n".join(f"- **{what}:** {found}" for what, found in report.items())))
+phases = ", ".join(f"{phase} {part / decode:.1%}" for phase, part in seconds.items())
+speeds = [tokens / decode, tokens / (decode + reading)]
+display(Markdown(
+    f"- **tokens a step:** mean {np.mean(lengths):.2f}; no draft token kept in "
+    f"{np.mean(np.array(lengths) == 1):.0%} of the steps; 95% quantile {np.quantile(lengths, 0.95):.0f}\n"
+    f"- **time of a round:** median {np.median(rounds):.1f} ms, "
+    f"95% quantile {np.quantile(rounds, 0.95):.1f} ms; {phases}\n"
+    f"- **throughput:** {speeds[0]:.1f} tokens/s in decoding, {speeds[1]:.1f} with the prompts\n"
+    f"- **memory:** weights {weights / 1e6:.0f} MB, the cache as allocated {lm.cache_bytes() / 1e6:.1f} MB, "
+    f"{a_token / 1e3:.1f} kB a token; the widest draft held {most} tokens, {most * a_token / 1e3:.0f} kB"
+))  # fmt: skip
 
 # %% [markdown]
-# In production there is no baseline beside the method. But $t(1)$ was measured when the server started, and the records give the rest: speedup ≈ τ · $t(1)$ / mean time of a round. Checked against the race, which had its baseline; and the shares of the left picture, put to use:
+# In production there is no baseline beside the method. But $t(1)$ was measured when the server started, and the records give the rest: speedup ≈ τ · $t(1)$ / mean time of a round. Checked against the race, which had its baseline, the estimate is off by as much as $t(1)$ has moved since then: renew it now and then. And the shares of the first record, put to use:
 
 # %%
 from specdec_core.theory import best_gamma_measured
 
 estimate = np.mean(lengths) * costs.t(1) * 1e3 / np.mean(rounds)
-both = sum(race[BASELINE, task].trace.decode_seconds for task in TASKS) / sum(len(race[BASELINE, task].tokens) for task in TASKS)
-print(f"from the records {estimate:.2f}, from the race {both / (decode / tokens):.2f}")
-recorded = [len(step.tokens) for run in traces["prompt_lookup"].values() for step in run.steps if step.tree.size]
+base = [race[BASELINE, task] for task in TASKS]
+ordinary = sum(run.trace.decode_seconds for run in base) / sum(len(run.tokens) for run in base)
+print(f"speedup from the records {estimate:.2f}, from the race {ordinary / (decode / tokens):.2f};", end=" ")
+print(f"an ordinary step took {1e3 * costs.t(1):.1f} ms at first, {1e3 * ordinary:.1f} in the race")
+hits = [step for run in traces["prompt_lookup"].values() for step in run.steps if step.tree.size]
+recorded = [len(step.tokens) for step in hits]
 shares = [np.mean([length - 1 >= i for length in recorded]) for i in range(11)]
 alphas = [float(b / a) if a else 0.0 for a, b in zip(shares, shares[1:])]
 gamma = best_gamma_measured(alphas, costs.t)
-rate = {g: cut(recorded, g) / costs.break_even(g + 1) for g in (0, gamma, 10)}
-print(f"prompt lookup drafts 10 tokens at a hit; its own records ask for {gamma} on this machine: {rate[gamma]:.2f} instead of {rate[10]:.2f} tokens in t(1), at a hit")
+rate = {g: cut(recorded, g) / costs.break_even(g + 1) for g in (gamma, 10)}
+said = f"ask for {gamma}: {rate[gamma]:.2f}" if gamma != 10 else "ask for no other length"
+print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); its own records {said}")
 
 # %% [markdown]
 # vLLM reports the mean of the first record as *mean acceptance length*, the bonus token included, and acceptance by position; the other three you keep yourself. Memory is the record that is forgotten: a draft model's cache and weights are taken from the room for sequences, and on a full server one sequence less may cost more than a draft brings.
@@ -763,21 +816,21 @@ print(f"prompt lookup drafts 10 tokens at a hit; its own records ask for {gamma}
 # 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`. It races all methods that can run, halves the field twice, varies the length of the drafts that are left, and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
 # 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying. That number is your alarm.
 # 5. **Do the answers repeat their input, or one another?** If so try `suffix_decoding` and a cascade before any training. If not, a trained drafter is what is left; compute $(\gamma + 1)/\rho$ first.
-# 6. **Batch.** Take $\tau/q$ from the table that it printed; the gain ends near $q^*\tau/q$.
+# 6. **Batch.** Its table has τ as *tokens/call*; $q$ is 1 + hit rate × length of the draft. The gain ends near $q^*\tau/q$, with $q^*$ from step 2.
 # 7. **Move it to your engine** with the lines that it prints, and measure again there.
 # 8. **Record** the four things, and repeat 3 when the first record moves.
 #
-# Step 3, here, on one task and with little time, so that it fits into a chapter:
+# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter:
 
 # %%
 from specdec_core.advice import COLUMNS, paragraph
 from specdec_core.advice import rows as advice_rows
 from specdec_core.recommend import recommend
 
-names = ["prompt_lookup", "suffix_decoding", *[name for name in chosen if name in trained]]
-time = max(15.0, 1000 * costs.t(1))  # seconds
-advice = recommend(lm, tokenizer, own("quote", limit=3), costs, seconds=time, names=names, max_new_tokens=32,
-                   stop_ids=loaded.stop_ids, weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
+names = ["prompt_lookup", *([name for name in chosen if name in trained] or ["suffix_decoding"])]
+advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 800 * costs.t(1)),
+                   names=names, max_new_tokens=32, stop_ids=loaded.stop_ids,
+                   weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
 display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))
 
 # %% [markdown]
@@ -788,7 +841,7 @@ display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), CO
 # - **A loop as evidence.** An answer that repeats itself is predicted by everything (chapter 00). Read the answers.
 # - **A benchmark at batch 1 for a server.** What pays for one request may cost at sixteen.
 # - **A baseline from another engine.** Compare with autoregressive decoding in the *same* loop, warm, in turns.
-# - **A lookup with `min_n` = 1 in front of a model.** It takes most steps, and few of them well.
+# - **A lookup in front of a model, unmeasured.** Each of its hits takes a step from the model. Sweep `min_n` on your prompts, and compare with both parts alone.
 # - **Forgetting what training costs,** and that it has to be repeated with every new target.
 # - **Settings of another machine.** Sixty nodes are right where rows are free.
 #

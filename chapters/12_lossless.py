@@ -30,7 +30,7 @@
 #
 # **Taken for granted:** chapter 01 (the law of the output, point-mass drafts), chapter 05 (prompt lookup), and from chapter 00 what a forward over several rows is.
 #
-# **Time:** 25 minutes of reading. The cells take two to three minutes on two CPU cores; more on a processor that has no bfloat16 arithmetic and has to imitate it.
+# **Time:** 25 minutes of reading. The cells take about two minutes on two CPU cores; more on a processor that has no bfloat16 arithmetic and has to imitate it.
 
 # %% [markdown]
 # ## Set up
@@ -96,10 +96,14 @@ for model in models.values():
 
 # %%
 # NBVAL_CHECK_OUTPUT
+def added(a, b):
+    """a + b in bfloat16, by the definition above."""
+    return theory.rounded(a + b, 8)
+
+
 big, one = torch.tensor([256.0, 1.0], dtype=torch.bfloat16)
 print(f"torch:      (256 + 1) + 1 = {float((big + one) + one):g},  256 + (1 + 1) = {float(big + (one + one)):g}")
-left, right = theory.rounded(theory.rounded(256 + 1, 8) + 1, 8), theory.rounded(256 + theory.rounded(1 + 1, 8), 8)
-print(f"specdec:    (256 + 1) + 1 = {left:g},  256 + (1 + 1) = {right:g}")
+print(f"specdec:    (256 + 1) + 1 = {added(added(256, 1), 1):g},  256 + (1 + 1) = {added(256, added(1, 1)):g}")
 for name, bits in theory.BITS.items():
     print(f"{name:9}{bits:3} bits: near 20 the numbers lie {theory.spacing(20.0, bits):.2g} apart")
 
@@ -121,12 +125,12 @@ from specdec_core.engine import generate
 from specdec_core.stopping import Stop
 from specdec_core.workloads import encode, own
 
-LENGTH, WIDTHS = 40, (2, 8, 32)
+LENGTH, WIDTHS = 36, (2, 8, 32)
 stop = Stop(tokens=models["float32"].stop_ids, tokenizer=tokenizer)
 known = []  # (prompt, answer)
 for question in own(["write", "math", "chat"], limit=2):
     prompt = encode(question.turns[0], tokenizer)
-    answer = generate(targets["float32"], prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop).tokens
+    answer = generate(targets["bfloat16"], prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop).tokens
     known.append((prompt, list(answer)))
 print(f"{len(known)} answers, {sum(len(answer) for _, answer in known)} tokens")
 
@@ -140,7 +144,8 @@ def compare(alone, rows):
     best = a.topk(2).indices
     change = (b - a).gather(1, best)
     variation = (a.softmax(1) - b.softmax(1)).abs().sum(1) / 2
-    columns = [(a == b).all(1), a.argmax(1) != b.argmax(1), change[:, 0] - change[:, 1], (b - a).abs().amax(1), variation]
+    same, turned = (a == b).all(1), a.argmax(1) != b.argmax(1)
+    columns = [same, turned, change[:, 0] - change[:, 1], (b - a).abs().amax(1), variation]
     return torch.stack([column.double() for column in columns], 1).numpy()
 
 
@@ -159,23 +164,25 @@ for prompt, answer in known:
 # %%
 BITS, TURNED, CHANGE, LARGEST, VARIATION = range(5)
 shapes = {key: np.concatenate(parts) for key, parts in seen.items()}  # (rows, 5)
-table = [
-    [dtype, str(width), f"{found[:, BITS].sum():.0f} of {len(found)}", f"{np.abs(found[:, CHANGE]).mean():.1e}",
-     f"{found[:, LARGEST].max():.1e}", f"{found[:, VARIATION].mean():.1e}"]
-    for (dtype, width), found in shapes.items()
-]  # fmt: skip
-columns = ["format", "rows a forward", "rows with the same bits", "mean change of the gap", "largest change of a logit", "mean variation"]
+table = []
+for (dtype, width), found in shapes.items():
+    sizes = np.abs(found[:, CHANGE]).mean(), found[:, LARGEST].max(), found[:, VARIATION].mean()
+    same = f"{found[:, BITS].sum():.0f} of {len(found)}"
+    table.append([dtype, str(width), same, *(f"{size:.1e}" for size in sizes)])
+columns = ["format", "rows a forward", "rows with the same bits", "mean change of the gap"]
+columns += ["largest change of a logit", "mean variation"]
 display(Markdown(markdown(table, columns)))
 
 # %%
 same = sum(found[:, BITS].sum() for found in shapes.values()) / sum(map(len, shapes.values()))
-change = {dtype: np.mean([np.abs(shapes[dtype, width][:, CHANGE]).mean() for width in WIDTHS]) for dtype in targets}
+change = {d: np.mean([np.abs(shapes[d, width][:, CHANGE]).mean() for width in WIDTHS]) for d in targets}
+factor = change["bfloat16"] / change["float32"]
 print(f"Over both formats {same:.0%} of the rows keep all of their bits when the forward gets wider.")
-print(f"The gap changes by {change['float32']:.1e} in float32 and by {change['bfloat16']:.1e} in bfloat16 on average,")
-print(f"a factor of {change['bfloat16'] / change['float32']:,.0f}; between the spacings of the formats lies a factor of {2**16:,}.")
+print("The gap changes on average by", " and by ".join(f"{size:.1e} in {dtype}" for dtype, size in change.items()))
+print(f"a factor of {factor:,.0f}; the spacings of the two formats differ by a factor of {2**16:,}.")
 
 # %% [markdown]
-# Nothing here is random: run a cell again, and the numbers are the same. The change is a function of the shape.
+# The two factors need not agree: products in bfloat16 are as a rule added up in float32, and only their results are rounded; where two sums round to the same number, their difference is gone. Nothing here is random: run a cell again, and the numbers are the same. The change is a function of the shape.
 
 # %% [markdown]
 # ## Near ties
@@ -208,7 +215,8 @@ f0 = theory.near_tie_density(gaps["float32"], WITHIN)
 rate = {dtype: theory.flip_rate(f0, change[dtype]) for dtype in targets}
 tested = {dtype: sum(len(shapes[dtype, width]) for width in WIDTHS) for dtype in targets}
 turned = {dtype: int(sum(shapes[dtype, width][:, TURNED].sum() for width in WIDTHS)) for dtype in targets}
-print(f"f(0) = {f0:.2f} per unit of logit, from {sum(g < WITHIN for g in gaps['float32'])} of {len(gaps['float32'])} gaps")
+near = sum(g < WITHIN for g in gaps["float32"])
+print(f"f(0) = {f0:.2f} per unit of logit, from {near} of {len(gaps['float32'])} gaps")
 for dtype in targets:
     print(f"{dtype:9} {wait(rate[dtype])} should turn; of {tested[dtype]} rows", end=" ")
     print(f"{tested[dtype] * rate[dtype]:.2g} are expected and {turned[dtype]} did")
@@ -216,16 +224,17 @@ for dtype in targets:
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 ordered = np.sort(gaps["float32"])
-axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label="measured gaps, float32", **(style.line(0) | {"marker": ""}))
-x = np.geomspace(1e-6, WITHIN, 50)
+x, shares = np.geomspace(1e-6, WITHIN, 50), np.arange(1, len(ordered) + 1) / len(ordered)
+axes.step(ordered, shares, where="post", label="measured gaps, float32", **(style.line(0) | {"marker": ""}))
 axes.plot(x, f0 * x, label="f(0) · x", **(style.line(1) | {"marker": ""}))
 for i, (dtype, size) in enumerate(change.items()):
     look = style.line(i + 2)
     axes.axvline(size, color=look["color"], linestyle=look["linestyle"], label=f"E|d|, {dtype}")
-    axes.plot(size, rate[dtype], color=look["color"], marker=look["marker"], linestyle="none", label=f"rate, {dtype}")
-axes.set(xscale="log", yscale="log", xlim=(1e-6, 30), ylim=(1e-7, 1.5), xlabel="x, in units of logit", ylabel="share of the tokens with a gap below x")
+    axes.plot(size, rate[dtype], **(look | {"linestyle": "none"}), label=f"rate, {dtype}")
+axes.set(xscale="log", yscale="log", xlim=(1e-6, 30), ylim=(1e-7, 1.5))
+axes.set(xlabel="x, in units of logit", ylabel="share of the tokens with a gap below x")
 axes.legend(loc="lower right")
-alt = "Share of gaps below x on two logarithmic axes; a straight line continues it to the tiny changes of float32."
+alt = "Share of gaps below x, both axes logarithmic; a line continues it to the tiny changes of float32."
 figures.save(fig, "12-gaps", alt=alt, model=models["float32"])
 
 # %% [markdown]
@@ -244,7 +253,8 @@ figures.save(fig, "12-gaps", alt=alt, model=models["float32"])
 for dtype in targets:
     spacing = np.mean(theory.spacing(np.array(best[dtype]), theory.BITS[dtype]))
     ties = sum(gap == 0 for gap in gaps[dtype])
-    print(f"{dtype:9} mean spacing {spacing:.1e}: {len(gaps[dtype]) * theory.flip_rate(f0, spacing):.2g} exact ties expected,", end=" ")
+    expected = len(gaps[dtype]) * theory.flip_rate(f0, spacing)
+    print(f"{dtype:9} mean spacing {spacing:.1e}: {expected:.2g} exact ties expected,", end=" ")
     print(f"{ties} found in {len(gaps[dtype])} tokens")
 
 # %% [markdown]
@@ -260,22 +270,21 @@ near_tie(best=20.3, gap=0.04, shift=0.06)
 # %% [markdown]
 # ## First divergences
 #
-# Now the live run: seven articles to summarize, ordinary decoding against prompt lookup, greedily, in both formats. The answers are cut at 40 tokens. (Each is also written twice by sampling; those we shall need for the last section.)
+# Now the live run: five articles to summarize, ordinary decoding against prompt lookup, greedily, in both formats. The answers are cut at as many tokens as above. (Each is also written twice by sampling, in bfloat16; those we shall need for the last section.)
 
 # %%
 from specdec_core.sampling import Sampling
 
-SETTINGS = [("float32", 0.0), ("bfloat16", 0.0), ("float32", 1.0)]  # format, temperature
+SETTINGS = [("float32", 0.0), ("bfloat16", 0.0), ("bfloat16", 1.0)]  # format, temperature
 METHODS = {"autoregressive": NullDrafter, "prompt lookup": PromptLookup}
-articles = {question.id: encode(question.turns[0], tokenizer) for question in own("summarize")}
+articles = {question.id: encode(question.turns[0], tokenizer) for question in own("summarize", limit=5)}
 runs = {}  # (format, T, method) -> {question: generation}
 for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 two independent draws
     for dtype, T in SETTINGS:
+        how = {"max_new_tokens": LENGTH, "stop": stop, "sampling": Sampling(temperature=T), "seed": seed}
         runs[dtype, T, name] = {
-            key: generate(targets[dtype], prompt, drafter(), max_new_tokens=LENGTH, stop=stop,
-                          sampling=Sampling(temperature=T), seed=seed)
-            for key, prompt in articles.items()
-        }  # fmt: skip
+            key: generate(targets[dtype], prompt, drafter(), **how) for key, prompt in articles.items()
+        }
 
 # %%
 from specdec_core.divergence import first_difference, logit_gap
@@ -291,42 +300,45 @@ for dtype, T in SETTINGS[:2]:
         gap = {d: logit_gap(lm, [*prompt, *right[:at]]) for d, lm in targets.items()}
         pair = [repr(tokenizer.decode(t[at])) if at < len(t) else "(end)" for t in (right, other)]
         rows.append([dtype, key, str(at + 1), *pair, *(f"{gap[d]:.3g}" for d in targets)])
-columns = ["format", "question", "first different token", "autoregressive", "prompt lookup", *(f"gap in {d}" for d in targets)]
+columns = ["format", "question", "first different token", *METHODS, *(f"gap in {d}" for d in targets)]
 display(Markdown(markdown(rows, columns) if rows else "No answer parted in this run."))
 
 # %%
 counts = {dtype: sum(d == dtype for d, _, _ in parted) for dtype in targets}
 for dtype in targets:
     expected = len(articles) * (1 - theory.identical_probability(rate[dtype], LENGTH))
-    print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers parted; from the rate one expects {expected:.2g}")
+    print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers parted; the rate lets one expect {expected:.2g}")
 
 # %% [markdown]
-# The gap is taken from a fresh reading of the common text, which is a third shape. Where the bfloat16 gap is 0 there, the choice was between two equal numbers; and the float32 gap says how little the model itself preferred one of them.
+# The gap is taken from a fresh reading of the common text, which is a third shape. Where the bfloat16 gap is 0 there, the choice was between two equal numbers; and the float32 gap says how little the model itself preferred one of them. (The rate is one for rows of wide forwards. A step without a draft has one row, as in ordinary decoding, but reads keys and values
+# that wider steps wrote.)
 #
-# After the first different token the answers go separate ways, and comparing further tokens means nothing: the contexts differ. So the honest measure is the *first* divergence, and it grows with the length of the answer: $P(\text{identical}) = (1 - \text{rate})^{n}$.
+# After the first different token the answers go separate ways, and comparing further tokens means nothing: the contexts differ. So the honest measure is the *first* divergence. The chance that none has come yet falls with the length $n$ of the answer: $P(\text{identical}) = (1 - \text{rate})^{n}$.
 
 # %%
-firsts = [int(np.argmax(part[:, TURNED])) + 1 if part[:, TURNED].any() else None for width in WIDTHS for part in seen["bfloat16", width]]
-firsts += [next((at + 1 for d, k, at in parted if (d, k) == ("bfloat16", key)), None) for key in articles]
-intact = [np.mean([first is None or first > n for first in firsts]) for n in range(LENGTH + 1)]
+reread_turns = [part[:, TURNED] for width in WIDTHS for part in seen["bfloat16", width]]
+firsts = [int(np.argmax(turns)) + 1 if turns.any() else np.inf for turns in reread_turns]
+firsts += [next((at + 1 for d, k, at in parted if (d, k) == ("bfloat16", key)), np.inf) for key in articles]
+intact = [np.mean([first > n for first in firsts]) for n in range(LENGTH + 1)]
 
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
 n = np.geomspace(1, 1e7, 200)
 for i, dtype in enumerate(targets):
     curve = theory.identical_probability(rate[dtype], n)
     axes.plot(n, curve, label=f"predicted, {dtype}", **(style.line(i + 1) | {"marker": ""}))
-axes.step(range(1, LENGTH + 1), intact[1:], where="post", linewidth=2.4, label="measured, bfloat16", **{k: v for k, v in style.line(0).items() if k != "marker"})
-axes.set(xscale="log", xlabel="n, tokens of the answer", ylabel="share of answers still identical", ylim=(0, 1.05))
+look = style.line(0) | {"marker": "", "linewidth": 2.4}
+axes.step(range(1, LENGTH + 1), intact[1:], where="post", label="measured, bfloat16", **look)
+axes.set(xscale="log", ylim=(0, 1.05))
+axes.set(xlabel="n, tokens of the answer", ylabel="share of answers still identical")
 axes.legend(loc="lower left")
-alt = "Share of answers identical to ordinary decoding against their length: bfloat16 falls long before float32."
+alt = "Share of answers identical to ordinary decoding against length: bfloat16 falls long before float32."
 figures.save(fig, "12-identical", alt=alt, model=models["bfloat16"])
 
-# %%
-half = {dtype: f"{np.log(0.5) / np.log1p(-rate[dtype]):,.0f}" if rate[dtype] else "no number of" for dtype in targets}
-print(f"Half of the answers are no longer identical after {half['bfloat16']} tokens in bfloat16", end=" ")
-print(f"and after {half['float32']} tokens in float32, if the rates hold.")
+# %% jupyter={"source_hidden": true}
+half = {d: f"{np.log(0.5) / np.log1p(-rate[d]):,.0f}" if rate[d] else "no number of" for d in targets}
 widest, steady = shapes["bfloat16", WIDTHS[-1]][:, TURNED], len(shapes["bfloat16", WIDTHS[-1]])
 display(Markdown(
+    f"Half of the answers are no longer identical after {half['bfloat16']} tokens in bfloat16, and after {half['float32']} tokens in float32, if the rates hold.\n\n"
     "> **The notes say …** that parallel Jacobi decoding ends at *exactly* the autoregressive tokens, without loss of precision (lookahead article), and that model-free methods are *strictly* lossless (model-free chapter, sections 6.4 and 11). "
     "For real numbers that is proved. On a machine the equations that Jacobi's iteration solves are those of a forward with many rows, and ordinary decoding solves those of a forward with one. "
     f"Measured: with {WIDTHS[-1]} rows in bfloat16, {int(widest.sum())} of {steady} tokens of known answers have another argmax. "
@@ -352,24 +364,29 @@ display(Markdown(
 
 # %%
 print(f"δ = 0.1: {theory.law_shift_bound(0.1):.5f}")
+table = []
 for dtype in targets:
     found = np.concatenate([shapes[dtype, width] for width in WIDTHS])
-    bounds = theory.law_shift_bound(found[:, LARGEST])
-    print(f"{dtype:9} variation of a token's law {found[:, VARIATION].mean():.1e} on average, {found[:, VARIATION].max():.1e} at most;", end=" ")
-    print(f"bound {bounds.mean():.1e} on average; kept in {np.mean(found[:, VARIATION] <= bounds):.0%} of the rows")
+    moved, bounds = found[:, VARIATION], theory.law_shift_bound(found[:, LARGEST])
+    sizes = (moved.mean(), moved.max(), bounds.mean())
+    table.append([dtype, *(f"{size:.1e}" for size in sizes), f"{np.mean(moved <= bounds):.0%}"])
+columns = ["format", "mean variation", "largest", "mean of the bounds", "rows within their bound"]
+display(Markdown(markdown(table, columns)))
 
 # %% [markdown]
-# So "the output follows $p$" becomes "every token follows a law that is at most so far from $p$". It is the distance between two roundings of the same model, and there is no third one that would be the true one.
+# So "the output follows $p$" becomes "every token follows a law that is at most so far from $p$". It is the distance between two roundings of the same model, neither of which is the true one.
 #
 # **One seed, the same tokens?** The law does not promise it. But the check of a point-mass draft draws $y$ from $p$ and looks whether a child equals $y$ (chapter 01), so it spends one uniform number a token, just as ordinary decoding does. With the same seed the two are the same function of $p$, and at $T = 1$ part only where a uniform number falls
-# between two roundings of a cumulative sum. A draft *drawn* from a model spends its numbers otherwise, and there one seed gives two different answers, of the same law.
+# between two roundings of a cumulative sum. A draft *drawn* from a model spends its numbers otherwise, and there one seed gives two different answers, of the same law. Here on the article on which prompt lookup's run at $T = 1$ took the fewest steps, once more with that run's seed, in float32:
 
 # %%
-prompt = known[0][0]
-pair = [generate(targets["float32"], prompt, drafter(), max_new_tokens=LENGTH, sampling=Sampling(temperature=1.0), seed=7)
-        for drafter in METHODS.values()]  # fmt: skip
-print("T = 1, one seed, float32: the tokens are", "the same" if pair[0].tokens == pair[1].tokens else "different",
-      f"in {len(pair[0].trace.steps)} and {len(pair[1].trace.steps)} steps")  # fmt: skip
+drafted = runs["bfloat16", 1.0, "prompt lookup"]
+key = min(drafted, key=lambda name: drafted[name].trace.target_calls / len(drafted[name].tokens))
+how = {"max_new_tokens": LENGTH, "stop": stop, "sampling": Sampling(temperature=1.0), "seed": 1}
+pair = [generate(targets["float32"], articles[key], drafter(), **how) for drafter in METHODS.values()]
+verdict = "the same" if pair[0].tokens == pair[1].tokens else "different"
+calls = [run.trace.target_calls for run in pair]
+print(f"{key}, T = 1, one seed: the tokens are {verdict}, in {calls[0]} forwards and in {calls[1]}")
 
 # %% [markdown]
 # ## The same bits at every width
@@ -389,7 +406,7 @@ from specdec_core.tree import DraftTree
 
 tree, base, width = DraftTree.from_paths(0, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]), 40, 16
 noise = np.random.default_rng(0)
-q, k, v = (torch.tensor(noise.normal(size=(base + width, heads, 64)), dtype=torch.float32) for heads in (9, 3, 3))
+q, k, v = (torch.tensor(noise.normal(size=(base + width, heads, 64))).float() for heads in (9, 3, 3))
 leaves = [tree.path_to(leaf) for leaf in (4, 8, 12)]
 
 
@@ -418,11 +435,12 @@ good = None
 for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
     fixed.shape = shape
     wrong = mismatches(fixed)
-    print(f"{shape.width} rows, keys in blocks of {shape.block}:", f"{wrong} rows differ" if wrong else "no bit differs")
+    said = f"{wrong} rows differ" if wrong else "no bit differs"
+    print(f"{shape.width} rows, keys in blocks of {shape.block}: {said}")
     if not wrong:
         good = shape
         break
-print("Taken:", good if good else "none. This device needs other shapes; what follows shows forwards that do differ.")
+print("Taken:", good or "none. This device needs other shapes; what follows shows forwards that do differ.")
 
 # %% [markdown]
 # A width of one row would pass every such test and is of no use: all drafts would be checked one by one. What is wanted is one width for *many* rows.
@@ -436,7 +454,7 @@ for prompt, answer in known[:2]:
     for width in WIDTHS:
         equal += int((reread(fixed, prompt, answer, width) == alone).all(1).sum())
         total += len(answer)
-print(f"{equal} of {total} rows have the bits of one-row decoding, at {', '.join(map(str, WIDTHS))} rows a forward")
+print(f"{equal} of {total} rows have the bits of one-row decoding, from forwards of {WIDTHS} rows")
 
 # %% [markdown]
 # And live, on articles whose answers parted above (or the first ones, if none did). Prompt lookup drafts chains; suffix decoding drafts trees.
@@ -450,12 +468,10 @@ live = {
     (key, name): generate(fixed, articles[key], drafter(), max_new_tokens=LENGTH, stop=stop)
     for key in keys for name, drafter in (METHODS | {"suffix decoding": SuffixDecoding}).items()
 }  # fmt: skip
-for key in keys:
-    right = live[key, "autoregressive"].tokens
-    for name in ("prompt lookup", "suffix decoding"):
-        run = live[key, name]
-        print(f"{key}, {name}: {len(run.tokens)} tokens in {run.trace.target_calls} forwards,", end=" ")
-        print("the tokens of ordinary decoding" if run.tokens == right else "other tokens than ordinary decoding")
+for (key, name), run in live.items():
+    same = run.tokens == live[key, "autoregressive"].tokens
+    said = "" if name == "autoregressive" else ", the same tokens" if same else ", OTHER tokens"
+    print(f"{key}, {name}: {len(run.tokens)} tokens in {run.trace.target_calls} forwards{said}")
 
 # %% [markdown]
 # This identity is a property of *one* machine, one build of its libraries, one number of threads. The invariant answer is not more correct than the fast one; it is reproducible. What it is good for: comparing methods by tokens, tests that may demand equality, and finding bugs, since a difference that remains has no excuse.
@@ -478,7 +494,8 @@ def seconds(lm, tree):
 
 
 prompt = articles[keys[0]]
-kinds = {"one row": DraftTree.empty(prompt[-1]), "a chain of 11 rows": DraftTree.chain(prompt[-1], [7] * 10), "a tree of 13 rows, 3 paths": tree}
+kinds = {"one row": DraftTree.empty(prompt[-1]), "a chain of 11 rows": DraftTree.chain(prompt[-1], [7] * 10)}
+kinds["a tree of 13 rows, 3 paths"] = tree
 times = {}
 for lm in (targets["bfloat16"], fixed):
     lm.prefill(prompt[:-1], reserve=64)
@@ -486,16 +503,27 @@ for _ in range(12):
     for kind, drafted in kinds.items():
         for lm in (targets["bfloat16"], fixed):
             times.setdefault((kind, lm.numerics), []).append(seconds(lm, drafted))
+
+# %%
 cost = {key: median(found[2:]) for key, found in times.items()}
-rows = [[kind, *(f"{1e3 * cost[kind, n]:.1f} ms" for n in ("fast", "invariant")), f"{cost[kind, 'invariant'] / cost[kind, 'fast']:.2f}"] for kind in kinds]
+rows = []
+for kind in kinds:
+    fast, slow = cost[kind, "fast"], cost[kind, "invariant"]
+    rows.append([kind, f"{1e3 * fast:.1f} ms", f"{1e3 * slow:.1f} ms", f"{slow / fast:.2f}"])
 display(Markdown(markdown(rows, ["a forward over", "fast", "invariant", "ratio"])))
 
 # %%
-tau = sum(len(live[key, "prompt lookup"].tokens) for key in keys) / sum(live[key, "prompt lookup"].trace.target_calls for key in keys)
-step, chain_cost = cost["one row", "invariant"] / cost["one row", "fast"], cost["a chain of 11 rows", "invariant"] / cost["one row", "fast"]
-print(f"Ordinary decoding takes {step:.2f} times as long when it is invariant.")
-print(f"Prompt lookup, with {tau:.2f} tokens a step here, is {tau * cost['one row', 'invariant'] / cost['a chain of 11 rows', 'invariant']:.2f} times as fast as that,", end=" ")
-print(f"and {tau / chain_cost:.2f} times as fast as fast ordinary decoding (forwards alone, every step drafting 10 tokens).")
+def tokens_a_step(found):
+    return sum(len(run.tokens) for run in found) / sum(run.trace.target_calls for run in found)
+
+
+tau = tokens_a_step([live[key, "prompt lookup"] for key in keys])
+fast, slow = cost["one row", "fast"], cost["one row", "invariant"]
+chain = cost["a chain of 11 rows", "invariant"]
+print(f"Ordinary decoding takes {slow / fast:.2f} times as long when it is invariant.")
+print(f"Prompt lookup, with {tau:.2f} tokens a step here, is {tau * slow / chain:.2f} times as fast as that,")
+print(f"and {tau * fast / chain:.2f} times as fast as fast ordinary decoding", end=" ")
+print("(forwards alone, as if every step drafted 10 tokens).")
 
 # %% [markdown]
 # Two things follow. **Speedups measured within invariant numerics look better than they are**, because the baseline pays for rows that it does not use: there the speedup of a chain is close to τ. State which baseline it was. And the price depends on the machine: it is small where the weights are the bottleneck.
@@ -505,7 +533,7 @@ print(f"and {tau / chain_cost:.2f} times as fast as fast ordinary decoding (forw
 # %% [markdown]
 # ## Quality beside identity
 #
-# If tokens may part, is the text still as good? Papers answer with scores. The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057), Table 2) compares summaries by ROUGE, with and without its method, at temperatures 0 and 1. Here is the same comparison on our seven articles.
+# If tokens may part, is the text still as good? Papers answer with scores. The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057), Table 2) compares summaries by ROUGE, with and without its method, at temperatures 0 and 1. Here is the same comparison on our five articles.
 #
 # **ROUGE** counts what a text and a reference have in common: words (ROUGE-1), pairs of neighboring words (ROUGE-2), and the longest common subsequence of words (ROUGE-L). From $m$ common ones among $n_a$ and $n_b$ follow precision $m/n_a$ and recall $m/n_b$, and their harmonic mean $F_1 = 2m/(n_a + n_b)$.
 #
@@ -523,25 +551,31 @@ print(", ".join(f"{name} {score:.3f}" for name, score in zip(("ROUGE-1", "ROUGE-
 
 # %%
 written = references()
-scored = {key: np.array([rouge(run.text, written[q]) for q, run in found.items()]) * 100 for key, found in runs.items()}
+scored = {
+    key: 100 * np.array([rouge(run.text, written[q]) for q, run in found.items()])
+    for key, found in runs.items()
+}
 rows = []
 for dtype, T in SETTINGS:
     for name in METHODS:
         found, plain = runs[dtype, T, name], runs[dtype, T, "autoregressive"]
-        same = "" if name == "autoregressive" else f"{sum(found[q].tokens == plain[q].tokens for q in articles)} of {len(articles)}"
-        tau = sum(len(run.tokens) for run in found.values()) / sum(run.trace.target_calls for run in found.values())
-        rows.append([f"{T:g}", dtype, name, *(f"{score:.2f}" for score in scored[dtype, T, name].mean(0)), same, f"{tau:.2f}"])
+        equal = sum(found[q].tokens == plain[q].tokens for q in articles)
+        same = f"{equal} of {len(articles)}" if name != "autoregressive" else ""
+        means = (f"{score:.2f}" for score in scored[dtype, T, name].mean(0))
+        rows.append([f"{T:g}", dtype, name, *means, same, f"{tokens_a_step(found.values()):.2f}"])
 display(Markdown(markdown(rows, ["T", "format", "method", "ROUGE-1", "ROUGE-2", "ROUGE-L", "identical", "τ"])))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
-base = scored["float32", 0.0, "autoregressive"][:, 0]
+r1 = {key: scores[:, 0] for key, scores in scored.items()}
+plain = {(dtype, T): r1[dtype, T, "autoregressive"] for dtype, T in SETTINGS}
+method = {(dtype, T): r1[dtype, T, "prompt lookup"] - plain[dtype, T] for dtype, T in SETTINGS}
 pairs = {
-    "float32: prompt lookup": scored["float32", 0.0, "prompt lookup"][:, 0] - base,
-    "bfloat16: prompt lookup": scored["bfloat16", 0.0, "prompt lookup"][:, 0] - scored["bfloat16", 0.0, "autoregressive"][:, 0],
-    "bfloat16 for float32": scored["bfloat16", 0.0, "autoregressive"][:, 0] - base,
-    "T = 1: prompt lookup": scored["float32", 1.0, "prompt lookup"][:, 0] - scored["float32", 1.0, "autoregressive"][:, 0],
-    "T = 1 for greedy": scored["float32", 1.0, "autoregressive"][:, 0] - base,
+    "float32: prompt lookup": method["float32", 0.0],
+    "bfloat16: prompt lookup": method["bfloat16", 0.0],
+    "bfloat16 for float32": plain["bfloat16", 0.0] - plain["float32", 0.0],
+    "bfloat16, T = 1: prompt lookup": method["bfloat16", 1.0],
+    "bfloat16, T = 1 for greedy": plain["bfloat16", 1.0] - plain["bfloat16", 0.0],
 }
 for i, (name, differences) in enumerate(pairs.items()):
     spread = np.linspace(-0.2, 0.2, len(differences))
@@ -550,20 +584,20 @@ for i, (name, differences) in enumerate(pairs.items()):
 axes.set_yticks(range(len(pairs)), pairs)
 axes.invert_yaxis()
 axes.set_xlabel("difference in ROUGE-1, points; each mark an article, the bar their mean")
-alt = "Differences in ROUGE-1 by article in five rows: a method in float32, in bfloat16 and in sampling; two formats; two temperatures."
-figures.save(fig, "12-rouge", alt=alt, model=models["float32"])
+alt = "Differences in ROUGE-1 by article, five rows: a method in three settings; two formats; two temperatures."
+figures.save(fig, "12-rouge", alt=alt, model=models["bfloat16"])
 
 # %% [markdown]
-# Two yardsticks stand in the figure beside the method: the format, and the dice. Changing float32 for bfloat16 turns tokens in ordinary decoding, too. And at $T = 1$ two answers from the *same* law differ by as much as the fourth row shows: prompt lookup had another seed there, and its row shows nothing else.
+# Two yardsticks stand in the figure beside the method: the format, and the dice. Changing float32 for bfloat16 turns tokens in ordinary decoding, too. And at $T = 1$ two answers from the *same* law differ by as much as the fourth row shows: prompt lookup had another seed there, and beside the dice its rounding does not count.
 
 # %%
-one, two = (scored["float32", 1.0, name][:, 0] for name in METHODS)
-spread = (one - two).std(ddof=1)
-error, needed = spread / np.sqrt(len(one)), (2 * spread / 0.05) ** 2
-biggest = max(np.abs(pairs["bfloat16: prompt lookup"]).max(), 0.0)
-print(f"T = 1, prompt lookup against ordinary: {(two - one).mean():+.2f} points, standard error {error:.2f}.")
+dice, rounding = method["bfloat16", 1.0], method["bfloat16", 0.0]
+spread = dice.std(ddof=1)
+error, needed = spread / np.sqrt(len(dice)), (2 * spread / 0.05) ** 2
+print(f"T = 1, prompt lookup against ordinary: {dice.mean():+.2f} points, standard error {error:.2f}.")
 print(f"To see a difference of 0.05 points at two standard errors, {needed:,.0f} articles would be needed.")
-print(f"Greedy in bfloat16: no article moved by more than {biggest:.1f} points, the mean by {pairs['bfloat16: prompt lookup'].mean():+.2f}.")
+print(f"Greedy in bfloat16: no article moved by more than {np.abs(rounding).max():.1f} points,", end=" ")
+print(f"the mean by {rounding.mean():+.2f}.")
 
 # %% [markdown]
 # **What a table of scores proves.** A score sees a law through one number. **By hand:** let the reference be "a b", and let the model answer "a" or "b", half of the time each. Both answers have ROUGE-1 $= 2/3$. A broken method that *always* answers "a" has the same mean, in every experiment of any size, and a total variation of one half.
@@ -575,20 +609,21 @@ for name, law in (("the model", right), ("broken", broken)):
     print(f"{name}: mean ROUGE-1 {sum(share * rouge(text, 'a b').r1 for text, share in law.items()):.3f}")
 print("total variation:", sum(abs(right[text] - broken[text]) for text in right) / 2)
 
-# %%
+# %% jupyter={"source_hidden": true}
 display(Markdown(
     "> **The notes say …** (lookahead article, on the paper's Table 2) that ROUGE with and without lookahead differs by at most 0.05 points at temperatures 0 and 1, and that this *verifies* that checking keeps the law of the output, greedily and in sampling. "
     "The inference does not hold. Equal scores are what losslessness predicts, and what many lossy methods give as well (the broken one above). At $T = 0$ a lossless method on exact numbers gives a difference of exactly 0, so whatever difference is left there is rounding, or a bug. "
     f"At $T = 1$ a difference as small as 0.05 says little unless the articles are many: with the spread of our model it would take {needed:,.0f} of them. What verifies the law is the proof and, for a program, the exact enumeration of chapter 01. "
-    "What the table does show, and what it is for: nothing that a user would notice is lost."
+    "What the paper's table does show, and what it is for: nothing that a user would notice is lost."
 ))
 
 # %% [markdown]
 # The note adds that at $T = 1$ fewer drafts are accepted than at $T = 0$. The column τ says what prompt lookup makes of that here.
 
 # %%
-rates = {T: sum(len(r.tokens) for r in runs["float32", T, "prompt lookup"].values()) / sum(r.trace.target_calls for r in runs["float32", T, "prompt lookup"].values()) for T in (0.0, 1.0)}
-print(f"τ = {rates[0.0]:.2f} at T = 0 and {rates[1.0]:.2f} at T = 1:", "as the note says" if rates[1.0] < rates[0.0] else "not so in this run")
+cold, hot = (tokens_a_step(runs["bfloat16", T, "prompt lookup"].values()) for T in (0.0, 1.0))
+said = "as the note says" if hot < cold else "not so in this run"
+print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {said}")
 
 # %% [markdown]
 # ## Pitfalls
@@ -605,7 +640,7 @@ print(f"τ = {rates[0.0]:.2f} at T = 0 and {rates[1.0]:.2f} at T = 1:", "as the 
 # ## Summary
 #
 # - The theorem holds for real numbers. In a program two runs agree as far as they compute the same numbers, and a forward's shape is part of what it computes.
-# - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format. The spacing of bfloat16 is 65,536 times that of float32, and the rate grows about as much.
+# - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format. From float32 to bfloat16 the changes, and with them the rate, grow by orders of magnitude.
 # - With coarse spacing near ties become exact: $\frac12 f(0) s$ of the tokens.
 # - In sampling, rounding moves a law by at most $\tanh(\delta/2)$ a token. Point-mass drafts even give the same tokens for the same seed.
 # - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding.

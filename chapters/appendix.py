@@ -63,6 +63,7 @@ from specdec_core import theory
 # | memory-bound | 内存带宽受限 | | a forward that waits for the weights to be read; more rows are then nearly free | 00 |
 # | compute-bound | 算力受限 | | a forward that waits for arithmetic; each further row costs time | 00 |
 # | cost of a forward | 前向耗时 | $t(q)$ | time of one forward of the target with $q$ rows | 00 |
+# | roofline | | | the least time of a forward: that of reading the weights or that of computing, whichever is longer | 00 |
 # | tokens a step | 每步产出 | τ | output tokens for each forward of the target, the bonus or correction included | 00 |
 # | speedup | 加速比 | | time of autoregressive decoding over time of the method, for the same tokens | 00 |
 # | greedy decoding | 贪心解码 | $T = 0$ | always the most probable token | 01 |
@@ -92,6 +93,7 @@ from specdec_core import theory
 # | draft model | 草稿模型、小模型 | | a smaller model with the target's tokenizer | 02 |
 # | draft length | 草稿长度 | γ | tokens drafted along one path | 02 |
 # | cost ratio | | $c$ | time of a draft call over time of a target call | 02 |
+# | reduced vocabulary | | | a draft that chooses among the most frequent tokens only | 02 |
 # | multi-token prediction | MTP、多 token 预测 | | modules of the target itself, trained to predict tokens further ahead | 03 |
 # | head | 头 | | a layer on the target's last hidden state that predicts one future token; Medusa has several | 03 |
 # | autoregression on features | 特征级自回归 | | EAGLE: the drafter continues hidden states instead of tokens | 04 |
@@ -121,6 +123,7 @@ from specdec_core import theory
 # | trie | Trie、字典树 | | a tree in which equal beginnings are merged; here with counts | 08 |
 # | suffix tree | 后缀树 | | a trie of all suffixes | 09 |
 # | session | 会话 | | the requests that a memory has seen | 09 |
+# | replay | | | a drafter run again over a recorded answer, without the target's forwards | 05 |
 # | coverage, hit rate | 覆盖、命中率 | $h$ | probability that the memory has a draft for a step | 10 |
 # | regularity | 规律性 | $r_i$ | probability that the target agrees at depth $i$, given a hit and agreement before | 10 |
 #
@@ -131,6 +134,7 @@ from specdec_core import theory
 # | price of a step | | ρ | mean time of a step, drafting included, over $t(1)$; the speedup is τ/ρ | 11 |
 # | batch | batch | $B$ | sequences that share a forward of the target | 11 |
 # | cascade | 组合 | | one drafter, and where it has no draft, another | 11 |
+# | adaptive drafting | | | a draft as long as recent acceptance pays for, or none | 11 |
 # | acceptance-length distribution | 接受长度分布 | | how often a step writes 1, 2, 3, … tokens | 11 |
 #
 # ### Rounding
@@ -145,7 +149,7 @@ from specdec_core import theory
 #
 # ## Symbols
 #
-# One symbol has one meaning throughout the book, except that in $t(q)$ the $q$ is a number of rows and not a law. The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
+# The symbols of the book, $q$ with two meanings: a law, and in $t(q)$ a number of rows. A few letters serve a single chapter for something else as well and are defined there ($B$ in 00, $r$ in 05, $f$ in 06, $b$, $d$, $f$, $m$, $r$ in 12). The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
 # ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)), and software. **Careful:** Chen and others call the target $q$ and the draft $p$.
 #
 # | here | in code | meaning | Leviathan | Chen | Fu | elsewhere |
@@ -157,7 +161,8 @@ from specdec_core import theory
 # | α | `alpha` | mean of β; by depth, given the tokens before | α | | α | vLLM: acceptance by position |
 # | γ | `gamma` | tokens drafted along one path | γ | $K$ | γ $= N - 1$ | `num_speculative_tokens`, `num_assistant_tokens` |
 # | $c$ | `c` | draft call / target call, in time | $c$ | | | |
-# | τ | `tau` | output tokens a target call | $E(\#\text{ generated tokens})$ | | $S$ | EAGLE: average acceptance length; vLLM: mean acceptance length |
+# | τ | `tau` | output tokens a target call | | | $S$ | EAGLE: average acceptance length; vLLM: mean acceptance length |
+# | $E$ | `expected_tokens` | expected output tokens of a step with a draft | $E(\#\text{ generated tokens})$ | | $E(\#\text{tokens})$ | |
 # | $b$ | `b` | drafts checked in one step | | | $b = W = G$ | |
 # | $f$ | `f` | one step in $f$ finds a good draft | | | $f$ | |
 # | $W$ | `W` | columns of the window | | | $W$ | `lade`: `WINDOW_SIZE` |
@@ -168,8 +173,9 @@ from specdec_core import theory
 # | $h$ | `coverage` | probability of a hit | | | | |
 # | $r_i$ | `regularities` | agreement at depth $i$, given a hit | | | | |
 # | $A$ | `accepted` | accepted tokens, given a hit | | | | |
+# | $d$ | `draft` | time of drafting in a step | | | | |
 # | ρ | | price of a step: its time over $t(1)$ | | | | |
-# | $B$, $q^*$ | `B`, `ridge` | sequences in a forward (in chapter 00: bytes a second); rows up to which a forward is memory-bound | | | | |
+# | $B$, $q^*$ | `B`, `ridge` | sequences in a forward; rows up to which a forward is memory-bound | | | | |
 # | $m$, $y^t$ | | tokens of an answer; the guess after $t$ Jacobi rounds | | | $m$, $\mathbf y^t$ | |
 # | $V$, $D$ | | size of the vocabulary; width of a hidden state | | | | |
 #
@@ -200,26 +206,30 @@ display(Markdown(
 # - **After a rejection the target's law at that place cannot be used, since its logits are off** (short introduction). The law is exactly right. It cannot be used again because the accepted drafts have paid out part of it. [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - **Greedy checking compares strings, so any LLM API will do** (short introduction). It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call, which a text-in, text-out completion does not return; and strings do not say how they were cut into tokens.
 #   [01](01_rejection_sampling.ipynb), *Is a text-only API enough?*.
-# - **The loop of the short introduction**, which itself warns of its boundary conditions. Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus. Four things do not. The draft's laws, which the test needs, are never stored; an empty text
+# - **The loop of the short introduction**, which itself warns of its boundary conditions. Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus (the sentence above the loop has $n$ drafts). Four things do not. The draft's laws, which the test needs, are never stored; an empty text
 #   has no row for its first place; nothing stops the last step or heeds a stop token; and the loop sets `i` in the body of a `for`, where the next turn overwrites it. Run so, it has the right law and one target call a token. [02](02_draft_models.ipynb), *Off by one*.
+#
+# ### Medusa and EAGLE
 
 # %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
+from specdec_core.costs import alpha_for
+
 d, ffn, vocabulary, layers = 4096, 11008, 32000, 32  # a Llama of 7 billion weights
 layer = 4 * d * d + 3 * d * ffn
 model = layers * layer + 2 * vocabulary * d
 eagle, medusa = layer + 2 * d * d, 5 * (d * d + d * vocabulary)
+quoted, heads = 2.31, 4  # Spec-Bench: tokens a step of Medusa on Vicuna-7B; drafted tokens along a path
 display(Markdown(
     "- **The extra weights of Medusa and EAGLE are usually below 1 %** (short introduction). Counted for a model of "
     f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of 70 billion); "
     f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}. "
-    "Counted for the book's own: [03](03_mtp_medusa.ipynb), *Heads on one state*, and [04](04_eagle.ipynb), *Continue states, not tokens*."
+    "Counted for the book's own: [03](03_mtp_medusa.ipynb), *Heads on one state*, and [04](04_eagle.ipynb), *Continue states, not tokens*.\n"
+    f"- **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The {quoted} tokens a step that are published for it (arXiv:2401.07851) correspond to a constant α of {alpha_for(quoted, heads):.2f}, "
+    f"and that with a tree; α = 0.8 would give {theory.expected_tokens(0.8, heads):.2f}. [03](03_mtp_medusa.ipynb), *Acceptance by depth*."
 ))
 
 # %% [markdown]
-# ### Medusa and EAGLE
-#
-# - **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The tokens a step that are published for Medusa correspond to a much smaller constant α, and that with a tree. [03](03_mtp_medusa.ipynb), *Acceptance by depth*.
 # - **EAGLE starts from features of an intermediate layer** (five routes). From the last hidden state, which the vocabulary projection turns into logits; the paper's "second-to-top-layer" counts that projection as the top. Layers from the middle are read by EAGLE-3. [04](04_eagle.ipynb), *Continue states, not tokens*.
 # - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
 # - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context** (model-free chapter, section 11). It depends on target, training, depth, temperature and text; measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
@@ -228,7 +238,7 @@ display(Markdown(
 
 # %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
-regular, coverage = [0.8, 0.9], 0.5
+regular, coverage = (0.8, 0.9), 0.5
 once = theory.hit_rate_tokens(coverage, regular)
 each = theory.expected_tokens_by_depth([coverage * r for r in regular])
 slope = 0.1  # a row costs a tenth of a forward
@@ -236,7 +246,7 @@ gains = [theory.speedup_measured(theory.expected_tokens(a, 1), 1 + slope, 0, 1) 
 miss = theory.hit_rate_speedup(0.05, 1.5, t_hit=1.3, t_miss=1.0, t_1=1.0)
 display(Markdown(
     "- **At every depth α is coverage × regularity** (model-free chapter, section 8.1). Coverage enters once: if the token before was accepted, there was a draft. "
-    f"With coverage {coverage} and regularities {regular} a step outputs {once:.2f} tokens; with the product at each depth one would predict {each:.2f}. [10](10_hit_rate.ipynb), *Two factors*.\n"
+    f"With coverage {coverage} and regularities {' and '.join(map(str, regular))} a step outputs {once:.2f} tokens; with the product at each depth one would predict {each:.2f}. [10](10_hit_rate.ipynb), *Two factors*.\n"
     "- **An α of 0.2 to 0.4 makes the speedup fall below 1** (the same). It does not follow. One drafted token gains exactly if $t(2) < (1 + \\alpha)\\,t(1)$: "
     f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. [10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*. "
     "What free writing reaches in a run: [00](00_start_here.ipynb), *A win that is worth nothing*.\n"
@@ -246,13 +256,13 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# - **Translation is a repetitive task, with α of 0.8 to 0.9** (sections 4.2, 8.1 and 11). A translation shares names and numbers with its source, not words. Runs: [10](10_hit_rate.ipynb), *Is translation repetitive?*, and [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
+# - **Summaries, code and translation have an α of 0.8 to 0.9** (sections 4.2, 8.1 and 11). A translation shares names and numbers with its source, not words. Which of the four tasks reaches 0.8 in a run, read in three ways: [10](10_hit_rate.ipynb), *Is translation repetitive?*. τ of these tasks and of the two turns of a chat: [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
 # - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1). The documentation of 0.5 and 0.6 has it; now it is `speculative_config={"method": "ngram", ...}`. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
 #
 # ### Jacobi decoding
 #
 # - **Later rounds overwrite tokens that are right and in place** (model-free chapter, section 5.2; lookahead article). Never a settled one: with $k$ right tokens from the left, the next round has at least $k + 1$. Overwritten are tokens beyond the first error. [06](06_jacobi.ipynb), *At most m rounds*.
-# - **Of two adjacent rounds the suffix of the earlier is the prefix of the later** (lookahead article). They share no tokens in general; each token of the later *continues* the earlier's tokens to its left. [06](06_jacobi.ipynb), *The 2-gram hidden between two rounds*.
+# - **Of two adjacent rounds the suffix of the earlier is the prefix of the later** (lookahead article). They share no tokens in general; each token of the later *continues* the earlier's tokens to its left. So the pair of the article's own example, *Paris* and the comma, stands at two neighboring places, not at "the same relative place". [06](06_jacobi.ipynb), *The 2-gram hidden between two rounds*.
 # - **(on, a, rug) → (on, the, mat) yields (on, the), (the, mat) and (on, the, mat)** (model-free chapter, section 9). The pairs go from one round to the next, one place to the right; the same section of chapter 06 derives it and runs the example. Here they are, and what the note's second step makes of them:
 
 # %%
@@ -264,7 +274,8 @@ right = next(k for k, (guess, true) in enumerate(zip(before, answer)) if guess !
 text = ["sat", *answer[: right + 1]]
 print("pairs of these rounds:", *(f"({a}, {b})" for a, b in pairs))
 print("claimed and not among them:", *(f"({a}, {b})" for a, b in claimed if (a, b) not in pairs))
-print(f"the guess had {right} right token, so round 1 settles {right + 1}: the text ends with {text[-1]!r}, not 'sat'")
+print(f"the guess had {right} right token, so round 1 settles {right + 1}:", end=" ")
+print(f"the text ends with {text[-1]!r}, not 'sat'")
 print("pairs that begin with 'sat':", *(f"({a}, {b})" for a, b in pairs if a == "sat"))
 
 # %% [markdown]
@@ -293,7 +304,7 @@ display(Markdown(
 W, G = 15, 15
 rows = theory.lookahead_step_tokens(W, N, G)
 display(Markdown(
-    "- **The mask: each token sees all tokens with a larger number** (lookahead article). Backwards: attention stays causal, no row sees a larger position; and of the smaller ones it sees those of its own column and of level 0 up to it. "
+    "- **The mask: each token sees all tokens with a larger number** (lookahead article). Backwards: attention stays causal, no row sees a larger position; and of the smaller ones it sees those of its own column and of level 0 up to it. The red 6 of the example does see the blue 0, the input token, which the article denies. "
     "[07](07_lookahead.ipynb), *The mask*.\n"
     "- **The candidates are disjoint n-grams, so a tree cannot check them** (lookahead article). Disjoint paths from one token are a tree. [07](07_lookahead.ipynb), *One step, in the open*.\n"
     f"- **The extra cost is $W(N-1)$ times a forward's FLOPs** (lookahead article, on batches). That is the window alone, {W * (N - 1)} rows for $W = {W}$, $N = {N}$; with the candidates it is $(W + G)(N-1)$ = {rows}, "
@@ -305,15 +316,15 @@ display(Markdown(
 # %% [markdown]
 # ### Losslessness
 #
-# - **Jacobi decoding ends at exactly the autoregressive tokens; model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11). In law, and for real numbers. On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn: some tens
-#   of thousands of times as often in bfloat16 as in float32, as the spacings are. [12](12_lossless.ipynb), *First divergences*.
+# - **Jacobi decoding ends at exactly the autoregressive tokens; model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11). In law, and for real numbers. On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn: in
+#   bfloat16 by orders of magnitude more often than in float32. [12](12_lossless.ipynb), *First divergences*.
 # - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2). Losslessness predicts them; lossy methods can have them too, by an example of two answers. [12](12_lossless.ipynb), *Quality beside identity*.
 #
 # ### Choosing
 #
 # - **Model-free methods for repetitive tasks, trained ones for free text because their acceptance is stable** (model-free chapter, section 11). Fair as a first guess; it leaves out the price of a step. A trained drafter's acceptance depends on the text as well, and pays for a draft in every step. Compared by task in
 #   [11](11_choosing.ipynb), *Model-free against trained*.
-# - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3). Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for. With a shortest match of one token it takes most steps, and few of them well. [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
+# - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3). Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for. The combination gains where a hit brings more tokens in its time than a step of the other drafter. [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
 # - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end). All of them trade idle arithmetic for steps, and a batch takes it from all. On a roofline whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$: the tokens that a row yields decide, whoever drafts. [11](11_choosing.ipynb), *What a batch does to it*.
 #
 # ### References
@@ -321,9 +332,11 @@ display(Markdown(
 # - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"** (model-free chapter). It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057), *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*. No list of references outside that series of notes was found
 #   that gives the other number to this paper.
 # - **The paper's title trades log(FLOPs) of a step for steps** (lookahead article). Its abstract does; the title is the one above.
+# - **Parallel solving of nonlinear equations (Song and others) is of ICLR 2021** (lookahead article). Of ICML 2021: [arXiv:2002.03629](https://arxiv.org/abs/2002.03629).
 #
 # ### What holds, or holds with a condition
 #
+# - MTP needs a model that brings its modules and was trained with them (five routes): as published, yes. To draft, a module can also be trained afterwards, beside a frozen model. [03](03_mtp_medusa.ipynb), *Heads on one state*.
 # - Of Medusa's two kinds of acceptance only one keeps the target's law. How far the other is from it: [03](03_mtp_medusa.ipynb), *Typical acceptance is not lossless*.
 # - The two denominators of the residual law are equal, if both laws are whole. [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - REST corrects a rejected place by rejection sampling: yes, if every rejection among siblings changes the law that the next is tested against. [08](08_rest.ipynb), *Why it is lossless*.
@@ -331,13 +344,16 @@ display(Markdown(
 # - Suffix decoding is a better n-gram method with the session for a memory: the memory is what counts. Measured in [09](09_suffix_decoding.ipynb), *Three sessions*.
 # - Long drafts, large batches and complex trees need not be faster, and four things should be recorded (five routes): yes; its table of situations says what is possible, not what is fastest. [11](11_choosing.ipynb), *The finalists, live*.
 # - An n-gram method cuts text into a dictionary: one implementation of several. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
+# - At $T = 1$ fewer drafts are accepted than at $T = 0$ (lookahead article): for prompt lookup, measured in [12](12_lossless.ipynb), *Quality beside identity*.
+# - A step outputs 3.36 tokens and accepts 2.36 at α = 0.8, γ = 4 (five routes): both right, computed above.
 
 # %%
 # NBVAL_CHECK_OUTPUT
 p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
 print("the two denominators, whole laws:  ", *(f"{x:.3f}" for x in theory.residual_denominators(p, q)))
 short = np.where(q == q.max(), q, 0)  # the most probable token alone, not renormalized
-print("and with a q that lost mass:       ", *(f"{x:.3f}" for x in ((short - np.minimum(p, short)).sum(), np.maximum(p - short, 0).sum())))
+rejected, missing = (short - np.minimum(p, short)).sum(), np.maximum(p - short, 0).sum()
+print(f"and with a q that lost mass:        {rejected:.3f} {missing:.3f}")
 rows = [theory.lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]
 print("rows a step for W = 15, 10, 7:     ", *rows)
 

@@ -17,6 +17,14 @@ CONTENTS = "README.md"  # in the folder of the chapters
 _TITLE = re.compile(r"^# # (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^# > \*\*The question of this chapter\.\*\*((?:.*\n# >)*.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^# ## (.+)$", re.MULTILINE)
+_IN_EVERY_CHAPTER = {"Set up", "Pitfalls", "Summary", "Further reading"}
+_ABOUT = (
+    "An executable textbook on speculative decoding, and on its package `specdec_core`: several tokens are guessed "
+    "cheaply, and one forward of the large model checks them all. Numbers and figures come from runs made in their "
+    "chapter; those that come from a paper are labelled as quoted.\n\n"
+    "Begin with 00 and 01. The trained drafters (02 to 04) and the model-free ones (05 to 10) can be read in either "
+    "order. 11 compares all methods, and 12 asks what *lossless* means on a computer that rounds."
+)
 
 
 def title(source: Path) -> str:
@@ -39,16 +47,16 @@ def navigation(source: Path, sources: Sequence[Path]) -> str:
 
 
 def contents(sources: Sequence[Path]) -> str:
-    """The table of contents, in Markdown: of each chapter its question and its sections."""
-    lines = ["# Contents", "", "Made from the chapters by `make book`.", ""]
+    """The table of contents, in Markdown: what the book is, and of each chapter its question and its sections."""
+    lines = ["# Contents", "", _ABOUT, ""]
     for source in sources:
         text = source.read_text(encoding="utf-8")
         lines.append(f"- **[{title(source)}]({source.stem}.ipynb)**")
         if asked := _QUESTION.search(text):
             lines.append("  " + " ".join(asked[1].replace("\n# >", " ").split()))
-        if sections := [name.strip() for name in _SECTION.findall(text) if name.strip() != "Set up"]:
+        if sections := [name.strip() for name in _SECTION.findall(text) if name.strip() not in _IN_EVERY_CHAPTER]:
             lines.append(f"  <br><sub>{' · '.join(sections)}</sub>")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "*Made from the chapters by* `make book`."]) + "\n"
 
 
 def add(notebook: Any, text: str) -> None:

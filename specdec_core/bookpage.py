@@ -54,6 +54,7 @@ table { display: block; max-width: 100%; overflow-x: auto; border-collapse: coll
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 td code, th code { overflow-wrap: anywhere; }
 img { max-width: 100%; height: auto; }
+li > sub { vertical-align: baseline; font-size: 14px; color: #5a5a5a; }
 math[display="block"] { margin: 1rem 0; overflow-x: auto; overflow-y: hidden; }
 @media (max-width: 60rem) { nav { position: static; width: auto; } main { margin: 0; padding: 1rem; } }
 @media print { nav { display: none; } main { margin: 0; } }

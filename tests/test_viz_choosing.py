@@ -1,11 +1,12 @@
 """Choosing: predicted speedups are tokens over time, batches use rows up, the page follows its controls."""
 
 import math
+import re
 
 import pytest
 
 from specdec_core.costs import Costs
-from specdec_core.viz import choosing
+from specdec_core.viz import choosing, figures
 from specdec_core.viz.choosing import Steps
 
 TIMES = (1.0, 1.4)
@@ -61,6 +62,23 @@ def test_bars_are_ordered_and_losses_hatched():
     (axes,) = choosing.draw("edit_code", METHODS | {"bad": Steps((5,), 1, 0.0)}, PLAIN, 1).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["chain", "lookup", "bad"]
     assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, False, True]
+
+
+def test_a_bar_that_neither_gains_nor_loses_looks_like_neither():
+    methods = {"up": Steps((1,), 2, 0.0), "even": Steps((1,), 1, 0.0), "down": Steps((5,), 1, 0.0)}
+    (axes,) = choosing.draw("math", methods, PLAIN, 1).axes
+    up, even, down = axes.patches
+    assert [bool(bar.get_hatch()) for bar in (up, even, down)] == [False, False, True]
+    assert up.get_facecolor() != even.get_facecolor()
+
+
+def test_the_legend_of_the_table_stays_above_the_caption():
+    fig = choosing.table({("a", "x"): 1.5, ("b", "x"): 0.8})
+    fig.text(0.01, -0.01, "small print", va="top")
+    found = figures.svg(fig)
+    places = [re.search(rf' y="([\d.]+)"[^>]*>{words}<', found) for words in ("a loss", "small print")]
+    legend, caption = (float(place[1]) for place in places)
+    assert legend < caption
 
 
 def test_the_table_has_each_number_and_frames_the_best():
