@@ -251,7 +251,7 @@ display(Markdown(
     f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. [10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*. "
     "What free writing reaches in a run: [00](00_start_here.ipynb), *A win that is worth nothing*.\n"
     "- **A miss has paid for a verification in vain** (section 4.3). A miss has nothing to verify and costs $t(1)$; only a *wrong draft* costs more. "
-    f"With hits in one step of twenty, each worth 1.5 tokens for 1.3 $t(1)$, the speedup is {miss:.3f}, still above 1. "
+    f"With hits in one step of twenty, each with 1.5 accepted tokens for 1.3 $t(1)$, the speedup is {miss:.3f}, still above 1. "
     "[05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*; [10](10_hit_rate.ipynb), *Break-even*."
 ))
 

@@ -72,13 +72,13 @@ def test_a_bar_that_neither_gains_nor_loses_looks_like_neither():
     assert up.get_facecolor() != even.get_facecolor()
 
 
-def test_the_legend_of_the_table_stays_above_the_caption():
+def test_the_legend_of_the_table_stays_off_its_fields_and_the_caption():
     fig = choosing.table({("a", "x"): 1.5, ("b", "x"): 0.8})
     fig.text(0.01, -0.01, "small print", va="top")
     found = figures.svg(fig)
-    places = [re.search(rf' y="([\d.]+)"[^>]*>{words}<', found) for words in ("a loss", "small print")]
-    legend, caption = (float(place[1]) for place in places)
-    assert legend < caption
+    words = ("a loss", "x", "1.50", "0.80", "small print")
+    places = [float(re.search(rf' y="([\d.]+)"[^>]*>{word}<', found)[1]) for word in words]
+    assert places == sorted(places) and places[1] - places[0] > 8
 
 
 def test_the_table_has_each_number_and_frames_the_best():

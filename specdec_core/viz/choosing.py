@@ -167,8 +167,7 @@ def table(gains: Mapping[tuple[str, str], float], best: str = "fastest of its ta
             Patch(facecolor="white", edgecolor="black", linewidth=2, label=best),
             Patch(facecolor="#F2F2F2", edgecolor="#BBBBBB", hatch="///", label="a loss"),
         ]
-        # Anchored to the figure: a tight crop would move the legend onto the caption.
-        fig.legend(handles=handles, loc="outside lower right", bbox_to_anchor=(0, 0, 1, 1), ncols=2)
+        fig.legend(handles=handles, loc="outside upper right", ncols=2)  # the caption stands below
     return fig
 
 
