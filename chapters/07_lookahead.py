@@ -470,7 +470,7 @@ print(f"slope for a factor e, from the argument: {slope:.3f}")
 for size in (5, 10, 20):
     at = [(S(alpha, f, size, e * np.e) - S(alpha, f, size, e)) for e in (2, 10, 100)]
     print(f"N = {size:2}: from b = 2, 10, 100 on {at[0]:.3f}, {at[1]:.3f}, {at[2]:.3f};", end=" ")
-    print(f"ceiling {(f - 1 + size) / f:.3f}, all counted from b = {alpha ** -(size - 1):.0f}")
+    print(f"ceiling {(f - 1 + size) / f:.3f}, bent to it beyond b = {alpha ** -(size - 1):.0f}")
 
 # %% [markdown]
 # What the notes make of this does not all survive. The numbers in the three boxes come from the functions above.

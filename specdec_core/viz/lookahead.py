@@ -218,7 +218,7 @@ def player(frames: Sequence[Frame], decode: Callable[[int], str], static: Sequen
 
 def _fill(group: int, full: int, first: bool = False) -> tuple[str, str]:
     if first:
-        return _INPUT, "++"
+        return _INPUT, "+"
     if group >= full:
         return _CANDIDATE, "\\\\\\"
     return LEVELS[group % len(LEVELS)][0], _HATCHES[group % len(_HATCHES)]
