@@ -242,7 +242,7 @@ alt = "Heat map of a Jacobi trajectory, a row a round, a column a place: the set
 figures.save(fig, "06-trajectory", alt=alt, model=loaded)
 
 # %% [markdown]
-# The settled region is a staircase whose steps are mostly one wide: as many rounds as tokens, nearly. What the rest of a row holds is not all noise, and that is the point of this chapter:
+# The settled region is a staircase whose steps are mostly one wide; the rounds that each guess took stand above, where autoregression takes 16. What the rest of a row holds is not all noise, and that is the point of this chapter:
 
 # %%
 marked = jacobi.kinds(rounds, answer)
