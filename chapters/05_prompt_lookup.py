@@ -667,7 +667,7 @@ display(Markdown(
 t, e = summary["translate"], summary["edit_code"]
 first, second = summary["chat, turn 1"], summary["chat, turn 2"]
 order = sorted(summary, key=lambda task: -summary[task]["tau"])
-listed = "; ".join(f"{task.replace('_', ' ')} {summary[task]['tau']:.2f}" for task in order)
+listed = "; ".join(f"{task.replace('_', ' ')} ({summary[task]['tau']:.2f})" for task in order)
 display(Markdown(
     "> **The notes say …** that summarizing, completing code, *translating* and multi-turn chat reuse their "
     f"input word for word (section 4.2). In this run the order by τ is: {listed}. Translation has "
