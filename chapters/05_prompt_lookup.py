@@ -731,7 +731,7 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
 # %% [markdown]
 # ## The same switches elsewhere
 #
-# | here | transformers 5.24 (`generate`) | vLLM 0.26 (`speculative_config`) | TensorRT-LLM 1.4 rc (`NGramDecodingConfig`) |
+# | here | transformers 5.24 (`generate`) | vLLM 0.33 (`speculative_config`) | TensorRT-LLM 1.4 rc (`NGramDecodingConfig`) |
 # |:--|:--|:--|:--|
 # | turn it on | give `prompt_lookup_num_tokens` | `"method": "ngram"` | pass the object as `speculative_config` |
 # | `num_tokens` = 10 | `prompt_lookup_num_tokens` (off unless given) | `num_speculative_tokens` (must be given) | `max_draft_len` (must be given) |

@@ -287,14 +287,14 @@ print("pairs that begin with 'sat':", *(f"({a}, {b})" for a, b in pairs if a == 
 # NBVAL_CHECK_OUTPUT
 a, f, N = theory.PAPER_ALPHA, theory.PAPER_F, 5
 E = {b: theory.expected_tokens_b(a, N - 1, b) for b in (15, 30, 60)}
-steps = [100 / theory.step_compression(f, theory.expected_tokens_b(a, N - 1, b)) for b in (1, 2, 4, 8, 16, 32)]
+steps = [100 / theory.step_compression(f, theory.expected_tokens_b(a, 19, b)) for b in (1, 2, 4, 8, 16, 32)]  # N = 20
 saved = ", ".join(f"{x:.1f}" for x in -np.diff(steps))
 here = "[07](07_lookahead.ipynb), *How many tokens a step? E and S*"
 display(Markdown(
     f"- **$E$ grows linearly with $b = W$** (lookahead article). It grows with $\\log b$ and saturates at $\\gamma + 1 = N$: with the paper's α = {a} and $N = {N}$, "
     f"$E$ = {E[15]:.2f}, {E[30]:.2f}, {E[60]:.2f} at $b$ = 15, 30, 60. {here}.\n"
     "- **The number of steps falls linearly with log(FLOPs)** (both, after the paper's abstract). $S$ is linear in $\\log b$ up to its ceiling; the steps are $m/S$. "
-    f"From $b$ = 1 to 32, each doubling saves fewer of 100 steps: {saved}. {here}. For the same reason a doubling of FLOPs does not save a *constant* number of steps.\n"
+    f"From $b$ = 1 to 32, far below the ceiling ($N$ = 20), each doubling saves fewer of 100 steps: {saved}. {here}. For the same reason a doubling of FLOPs does not save a *constant* number of steps.\n"
     "- **Lookahead has no ceiling, where speculative decoding has $1/(1-\\alpha)$** (lookahead article). At fixed $N$ it has one, $S \\le (f - 1 + N)/f$: "
     f"{theory.step_compression(f, N):.2f} for $N = {N}$ and the paper's $f$ = {f}. {here}."
 ))

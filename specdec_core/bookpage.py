@@ -13,6 +13,8 @@ from .book import BookError
 _SPELLED = {r"\arg\max": r"\text{arg}\,\max", r"\arg\min": r"\text{arg}\,\min"}
 _OTHER_PAGE = re.compile(r'(<a [^>]*?href=")([^":#/]+)\.ipynb(#[^"]*)?(")')
 _CHECKED = "# NBVAL_CHECK_OUTPUT\n"  # has the tests compare the output of a cell; says nothing to a reader
+# A function's name with its argument right behind it, as in log b: the converter leaves no space.
+_NAMED = re.compile(r"(<mi>(?:log|ln|exp)</mi>)(?=<m(?:i|n|frac|sub|sup)\b)")
 
 # Code that a notebook shows folded is folded here, too.
 _TEMPLATE = """
@@ -80,7 +82,7 @@ def mathml(formula: str, display: str = "inline") -> str:
     for command, words in _SPELLED.items():
         text = text.replace(command, words)
     text = re.sub(r"\\texttt\{[^}]*\}", lambda found: found[0].replace(r"\_", "_"), text)
-    result = convert(text, display=display)
+    result = _NAMED.sub(r'\1<mspace width="0.17em"/>', convert(text, display=display))
     if left := re.search(r"\\[A-Za-z]+|\\_", re.sub(r"<[^>]+>", " ", result)):
         raise BookError(f"the formula {formula!r} has {left[0]}, which no static page can show.")
     return result
