@@ -345,7 +345,7 @@ for a in (1.2, 0.6):
     print(f"a = {a}:", *(f"{e:.2f}" for e in errors(a)))
 
 # %% [markdown]
-# **The real modules.** EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only; they also differ in the norms around the join and in the loss on the states, so the comparison is fair to the purpose, not to one cause. (Where the weights of the recipe `eagle_true` are at hand, EAGLE trained on true states alone, they are measured as well.) Each reads greedy answers of the target
+# **The real modules.** EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only; they also differ in the norms around the join and in the loss on the states, so the comparison is fair to the purpose, not to one cause. Each reads greedy answers of the target
 # with all tokens true, at every place four steps deep, as if all drafts before had been right. If nothing were lost on the way, the lines on the right would be flat. (The answers are drafted with the dynamic tree of a later section, which does not change them but for near ties; how its trees grew is kept for that section.)
 
 # %%
@@ -384,9 +384,8 @@ for task, prompt in prompts.items():
 
 # %%
 modules = {"eagle": module}
-for name in ("mtp", "eagle_true"):
-    if weights.shipped(name).is_file():
-        modules[name] = feature.load(name, lm, lambda: loaded.weights_hash)
+if weights.shipped("mtp").is_file():
+    modules["mtp"] = feature.load("mtp", lm, lambda: loaded.weights_hash)
 depths, found = range(1, 5), {name: [] for name in modules}
 for task, prompt in prompts.items():
     tokens = [*prompt, *answers[task]]
@@ -434,6 +433,28 @@ print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
 # %% [markdown]
 # The draft model reads tokens only, and its accepted drafts are the text: what changes its rate with depth is the ease of the passage alone (chapter 02). The others have the same help, and lose by reading states that are not the target's, or, Medusa, a state that lies further and further back.
+
+# %% [markdown]
+#
+# ## Taken apart: one part missing at a time
+#
+# The papers ask what each part is worth by leaving it out. So do these four short trainings: the recipe of EAGLE; without the drawn token; without the state, from tokens alone; and on true states only. The text, the order, the seed and the number of updates are the same, so what differs is the part. They are too short to be used, and too long for a notebook: what stands here was **recorded**, as their cards have it (`specdec train cards`), when the commands `specdec train eagle_blind`, … were run.
+
+# %%
+cards = weights.ablations()
+parts = {"eagle": "nothing", "eagle_true": "its own states in training", "eagle_blind": "the drawn token",
+         "eagle_tokens": "the state"}  # fmt: skip
+rows = [[each.name, parts[each.name], *(f"{rate:.3f}" for rate in each.acceptance)] for each in cards]
+display(words(rows, ["recipe", "what is missing", *(f"depth {d}" for d in depths)]))
+made = {each.recipe["schedule"]["updates"] for each in cards}
+print(f"{made.pop()} updates each, {cards[0].tokens:,} tokens")
+whole = cards[0].acceptance
+for each in cards[1:]:
+    d = [b - a for a, b in zip(whole, each.acceptance)]
+    print(f"without {parts[each.name]}: {d[0]:+.3f} at depth 1, {d[2]:+.3f} at depth 3")
+
+# %% [markdown]
+# Read the two depths apart. What is missing at depth 1 is knowledge: a module that is not told the drawn token does not know which of the two continuations of *I* it is in, and one without states has one layer to make of the tokens what the target made with thirty. What is missing further down only is practice with its own output.
 
 # %% [markdown]
 # ## A tree of one shape

@@ -294,3 +294,25 @@ def test_the_command_runs_a_recipe_and_prints_its_card(loaded, text, tmp_path, m
 def loaded_with_words(loaded):
     loaded.why = "float32 on cpu."
     return loaded
+
+
+def test_the_ablations_differ_from_eagle_in_one_part_each():
+    whole, *others = weights.ablations()
+    assert whole.name == "eagle" and whole.target == weights.read_card(weights.shipped("eagle")).target
+    for card in others:
+        recipe = recipes.RECIPES[card.name]
+        assert (card.recipe["options"], card.recipe["objective"]) == (recipe.options, recipe.objective)
+        for key in ("schedule", "vocabulary", "waves"):
+            assert card.recipe[key] == whole.recipe[key]
+        assert (card.tokens, card.data) == (whole.tokens, whole.data)
+        assert whole.acceptance[2] > card.acceptance[2], "at depth 3 every part is missed"
+
+
+def test_the_command_prints_all_cards(capsys):
+    from specdec_core import cli
+
+    assert cli.main(["train", "cards"]) == 0
+    printed = capsys.readouterr().out
+    for card in weights.ablations():
+        assert f"{card.name} for {card.target}" in printed
+    assert printed.count("held-out acceptance at depth") == len(weights.ablations()) + 4

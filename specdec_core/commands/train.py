@@ -58,7 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name == "cards":
         for path in sorted(weights.SHIPPED.glob("*.safetensors")):
-            print(card_text(path))
+            print(card_text(weights.read_card(path), path.stat().st_size))
+        print("ablations, whose weights are not kept:\n")
+        for card in weights.ablations():
+            print(card_text(card))
         return 0
     loaded = _load(arguments)
     folder = arguments.folder or waves.folder_for(loaded.path.name)
@@ -90,7 +93,10 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
     out = arguments.out or work / f"{recipe.name}.safetensors"
     recipes.cook(recipe, loaded, Corpus(folder, arguments.waves), work, out, arguments.stop_after,
                  arguments.start)  # fmt: skip
-    print(card_text(out) if out.exists() and weights.read_card(out) else f"interrupted as asked; more in {work}")
+    if out.exists():
+        print(card_text(weights.read_card(out), out.stat().st_size))
+    else:
+        print(f"interrupted as asked; more in {work}")
     return 0
 
 
@@ -106,18 +112,20 @@ def _load(arguments: argparse.Namespace) -> Any:
     return loaded
 
 
-def card_text(path: Path) -> str:
-    """A weight file's card as text."""
-    from ..training.weights import read_card
+def card_text(card: Any, size: int | None = None) -> str:
+    """The card of weights as text.
 
-    card = read_card(path)
-    recipe, schedule, size = card.recipe, card.recipe["schedule"], path.stat().st_size / 1e6
+    Args:
+        size: bytes of their file, if there is one.
+    """
+    recipe, schedule = card.recipe, card.recipe["schedule"]
+    bytes_of = "" if size is None else f"{size / 1e6:.1f} MB; "
     accepted = ", ".join(f"{share:.3f}" for share in card.acceptance)
     curve = ", ".join(f"{line[1]:.3f} ({line[0] / 1e6:.2f} M)" for line in card.curve)
     return (
         f"{card.name} for {card.target} (weights {card.target_hash[:12]}, vocabulary {card.vocab_size})\n"
         f"  {recipe['about']}\n"
-        f"  {size:.1f} MB; draft vocabulary {recipe['vocabulary']}; options {recipe['options']}\n"
+        f"  {bytes_of}draft vocabulary {recipe['vocabulary']}; options {recipe['options']}\n"
         f"  {schedule['updates']} updates of {schedule['rows']} conversations, {card.tokens} tokens,"
         f" seed {schedule['seed']}, {card.seconds:.0f} s on {card.machine}, {card.date}\n"
         f"  text: {card.data['answer_tokens']} answer tokens in {card.data['conversations']} conversations of its own\n"

@@ -100,6 +100,15 @@ def read_card(path: Path) -> Card:
     return Card(**_parts(path)[1]["card"])
 
 
+def ablations() -> list[Card]:
+    """The cards of trainings that were made only to be compared; their weights are not kept.
+
+    >>> [card.name for card in ablations()]
+    ['eagle', 'eagle_true', 'eagle_blind', 'eagle_tokens']
+    """
+    return [Card(**card) for card in json.loads((SHIPPED / "ablations.json").read_text(encoding="utf-8"))]
+
+
 def shipped(name: str) -> Path:
     """Where the weights of a drafter lie that come with the package; or ``name`` itself, if it is a path."""
     path = Path(name)
