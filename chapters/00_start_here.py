@@ -122,7 +122,8 @@ for _ in range(REPEATS):
 # There are two scoreboards. The first counts **steps**: $\tau$, the tokens that a forward of the target yields on average.
 # Autoregression has $\tau = 1$; a method with drafts cannot have less. The second is the **clock**: tokens a second,
 # and how many times faster than autoregression that is. (The time to read the prompt is the same for both and is
-# left out. Of the three repeats the table gives the middle one, and in brackets the slowest and the fastest.)
+# left out. Of the three repeats each column gives the middle one, and in brackets the slowest and the fastest. The ratio is taken
+# repeat by repeat, so its middle one need not be the ratio of the two middle speeds.)
 
 # %%
 from statistics import median
@@ -186,7 +187,7 @@ for task in tasks:
 
 # %% [markdown]
 # The whole chapter is about the gap between these two numbers. But first look at the winner at work. Each step is one forward.
-# A marked token was drafted and accepted; the others are the target's own. Move the slider (on a page without a kernel
+# A token marked in blue was drafted and accepted; the others are the target's own. Move the slider (on a page without a kernel
 # you see the whole run instead).
 
 # %%
@@ -195,7 +196,7 @@ from specdec_core.viz.replay import replay
 replay(runs["edit code", PromptLookup][0].trace, tokenizer)
 
 # %% [markdown]
-# Long marked stretches are code that the model copied from the request; a stretch ends where it departs from it. (A draft
+# Long blue stretches are code that the model copied from the request; a stretch ends where it departs from it. (A draft
 # may be right beyond the length that we asked for; what is beyond is accepted and then cut off.) And here is the loser:
 
 # %%
@@ -408,7 +409,7 @@ print(f"At the left end the floor explains {floor / costs.t(1):.0%} of t(1).")
 forward_cost.slider(costs)
 
 # %% [markdown]
-# Move $q$ to the right and watch two numbers pull in opposite directions: if all is accepted, the time a token falls, while the tokens
+# Move $q$ to the right (without a kernel, read the table downwards) and watch two numbers pull in opposite directions: if all is accepted, the time a token falls, while the tokens
 # needed to break even grow as $t(q)$ does. A long draft is a bet with a high stake.
 #
 # Now the gap between the two scoreboards can be *computed*. A run is a list of steps, each with its number of rows $q_i$ and of tokens $n_i$. If t(q) is the

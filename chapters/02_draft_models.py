@@ -651,7 +651,7 @@ for name, rate in (("reduced", float(alpha)), ("full", float(full))):
           f"{speedup(rate, g, c[name]):.2f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Then the race. The first question of four tasks, without a draft and with four draft lengths. Each run has a cache of its own, and they take turns, the one that has written least always next, so that a busy moment of the machine hits all of them alike. The reading of the prompt is not counted.
+# Then the race. The first question of four tasks, without a draft and with four draft lengths. Each run has a cache of its own, and they take turns, the one that has written least always next, so that a busy moment of the machine hits all of them alike. The reading of the prompt is not counted. Theorem 3.8 gets the α of these four answers, not that of all sixteen.
 
 # %%
 RACED, TOKENS, LENGTHS = ("edit_code", "math", "chat", "write"), 40, (1, 2, 4, 8)
@@ -734,7 +734,7 @@ print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a call of the dra
       "the rest is the loop around it." if drafted > call else "the loop is lost in the noise.")  # fmt: skip
 
 # %% [markdown]
-# The steps are the same on every machine, as far as rounding allows; the clock is not. Theorem 3.8 errs on the optimistic side wherever $t(\gamma + 1) > t(1)$, which on a CPU with few cores begins early (chapter 00), and the longer the draft, the more. On a large target and a GPU both corrections shrink: rows are nearly free, and $c$ is that of a model a hundred times
+# The steps are the same on every machine, as far as rounding allows; the clock is not. Theorem 3.8 errs on the optimistic side wherever $t(\gamma + 1) > t(1)$. Where that begins is a matter of the machine (chapter 00); beyond, the longer the draft, the more. On a large target and a GPU both corrections shrink: rows are nearly free, and $c$ is that of a model a hundred times
 # smaller. The pair of this chapter is the hard case: a target so small that a draft model can hardly be much smaller.
 #
 # ## With sampling
@@ -759,7 +759,7 @@ print(f"{len(laws[0])} texts of two tokens; distance of the laws without and wit
       f"{total_variation(*laws):.1e}")  # fmt: skip
 
 # %% [markdown]
-# With the tables of the first section the distance was below 1e-12. Here a forward with two rows may round otherwise than one with a single row; what that leaves is the number above (chapter 12).
+# With the tables of the first section the distance was below 1e-12. Here a forward with two rows may round otherwise than one with a single row. Where it does, the number above is larger than that; where it does not, it is as small (chapter 12).
 #
 # **Same law, other samples.** One seed gives other texts with a draft model than without: the same uniforms are spent on other questions, here on "is this draft accepted", there on "which token". Both texts are samples of one law, and comparing them tests nothing.
 

@@ -961,7 +961,7 @@ print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms 
       "where points on the right miss the line, look here first.")  # fmt: skip
 
 # %% [markdown]
-# The curve of τ flattens, as it must: nodes come in the order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
+# Counted by the node the curve of τ flattens, as it must: nodes come in the order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
 #
 # Last, all runs of the race side by side:
 
@@ -977,7 +977,7 @@ print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}.",
       "The two scoreboards agree." if by_steps == by_clock else "The two scoreboards disagree.")  # fmt: skip
 
 # %% [markdown]
-# Drafting is not free on a small target. A step of MTP reads one layer and a projection of some thousand rows for *each* drafted token, one after the other; Medusa's heads share one product, however deep the tree.
+# Drafting is not free on a small target. A step of MTP reads one layer and a projection of some thousands of rows for *each* drafted token, one after the other; Medusa's heads share one product, however deep the tree.
 #
 # ## Pitfalls
 #

@@ -317,9 +317,9 @@ print(tokenizer.decode(kept)[:700], "…")
 # %% [markdown]
 # The training minimizes, at every place whose next-but-one token was written by the target,
 #
-# $$\underbrace{-\sum_x p(x)\,\log \hat p(x)}_{\text{the law: what is drafted}} \;+\; w\,\underbrace{\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big)}_{\text{the state: what is continued}},$$
+# $$-\sum_x p(x)\,\log \hat p(x) \;+\; w\,\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big),$$
 #
-# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much, so that no outlier rules the sum. In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
+# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part is about the law, which is drafted, the second about the state, which is continued. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much, so that no outlier rules the sum. In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
 #
 # ## Depth 2 to 4: training on its own states
 #
@@ -417,7 +417,7 @@ print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth
       f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")  # fmt: skip
 
 # %% [markdown]
-# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only. (EAGLE-3 will draw the conclusion.) What the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
+# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only. (EAGLE-3 will draw the conclusion.) Next, what the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
 
 # %%
 rows, kept_up = [], {}
@@ -682,7 +682,7 @@ print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * 
       "it is too sure of itself." if says > gets else "it is too modest.")  # fmt: skip
 
 # %% [markdown]
-# *Numbers: nodes in the bin.* There is a reason for a bend. Trained on laws, the module predicts the target's *probability* of a token; but at $T = 0$ the token is accepted if it is the target's *best*, always or never. A token to which the target itself gives 0.6 is then accepted every time. So at $T = 0$ the likeliest tokens may be accepted more often than the module says, and the second and third
+# *Numbers: nodes in the bin.* There is a reason to expect a bend. Trained on laws, the module predicts the target's *probability* of a token; but at $T = 0$ the token is accepted if it is the target's *best*, always or never. A token to which the target itself gives 0.6 is then accepted every time. So at $T = 0$ the likeliest tokens may be accepted more often than the module says, and the second and third
 # less often. For the tree only the order of the values matters, not their size; the sum of the values as a forecast of τ does need the size.
 #
 # ## Acceptance by depth: EAGLE, MTP, Medusa
@@ -832,7 +832,7 @@ slower = [name for name in drafters if pace[name] < 0.98 * pace["autoregressive"
 print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or 'none of them'}.")
 
 # %% [markdown]
-# **Where does the draft time go?** A step of depth 4 is one reading of the new true states and three further forwards of the layer, each followed by the projection of what it read to the drafted vocabulary. All of these are small matrix products one after another, none of which can begin before the one before has ended: time here is a matter of depth, not of nodes.
+# **Where does the draft time go?** A step of depth 4 is one reading of the new true states and three further forwards of the layer, each followed by the projection of what it read to the drafted vocabulary. All of these are small matrix products one after another, none of which can begin before the one before has ended: time here is a matter of depth more than of nodes.
 
 # %%
 from time import perf_counter

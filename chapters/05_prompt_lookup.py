@@ -31,7 +31,7 @@
 # **Taken for granted:** chapter 00: a forward checks a whole draft, τ counts the tokens a forward yields, $t(q)$ is the time of a
 # forward with $q$ rows. Chapter 01 helps in one section.
 #
-# **Time:** 30 minutes of reading. The cells take little more than a minute on two CPU cores; half of them use a stopwatch, so run
+# **Time:** 30 minutes of reading. The cells take little more than a minute on two CPU cores; some of them use a stopwatch, so run
 # them with nothing else going on.
 
 # %% [markdown]
@@ -562,7 +562,7 @@ for task in shown:
 # \qquad \text{speedup} = \frac{1 + h\,a}{1 + h\,(r-1)}.$$
 #
 # This exceeds 1 exactly if $a > r - 1$. **The hit rate is not in the condition.** It only scales the gain or the loss; the sign depends on what happens *at* a hit: the tokens accepted
-# against the extra time of the forward, $t(q) - t(1)$ in units of $t(1)$.
+# against the forward's extra time, $t(q) - t(1)$ in units of $t(1)$.
 #
 # *By hand:* with $t(11) = 1.3\, t(1)$, a hit must bring 0.3 tokens on average to pay: two drafts that are wrong from their first token for each one that yields a single token still come out ahead. With $h = 0.4$ and
 # $a = 0.1$ the speedup is $1.04/1.12 = 0.93$; with $a = 2$ it is $1.8/1.12 = 1.61$. The lookup's own time should be added to both kinds of steps; let us see how much that is.
@@ -683,7 +683,7 @@ display(Markdown(
 # %% [markdown]
 # ## Loops: read the text first
 #
-# A small model that always takes its best token sometimes falls into a loop, and there is no text that prompt lookup predicts better. Such an answer says nothing about its
+# A small model that always takes its best token sometimes falls into a loop, and from there on prompt lookup has an easy text. Such an answer says nothing about its
 # task. As in chapter 00 we look at the share of an answer's 4-grams that occurred before *in the answer*:
 
 # %%

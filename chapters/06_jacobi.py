@@ -334,7 +334,7 @@ print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds."
 #
 # $$\tau > \frac{t(m+1)}{t(1)}.$$
 #
-# The larger $m$, the more places have a chance to be right early; the more it costs, too.
+# The larger $m$, the more places have a chance to be right early; the more it costs, too. (Where this ratio, *needed* in the table, is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
 from specdec_core.bench import rotated

@@ -637,7 +637,7 @@ for depth in range(1, 5):
 # %% [markdown]
 # ## The ablation
 #
-# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is. The paper's columns are **quoted**.
+# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is (by two short answers: a tenth more or less is the error of the stopwatch). The paper's columns are **quoted**.
 
 # %%
 from specdec_core.tables import markdown

@@ -676,8 +676,8 @@ for domain, o in outcome.items():
     speeds = [f"{o[name]:.2f}" for name in ("tau", "predicted", "clock")]
     times = [f"{1e3 * o['query']:.2f} ms", f"{1e3 * o['forward']:.1f} ms", f"{o['share']:.2%}"]
     table.append([domain, o["depths"], *speeds, *times])
-columns = ["questions", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed",
-           "retrieval a step", "forward a step", "retrieval's share"]  # fmt: skip
+columns = ["on", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed",
+           "retrieval a step", "forward a step", "share"]  # fmt: skip
 display(Markdown(markdown(table, columns)))
 
 # %% jupyter={"source_hidden": true}

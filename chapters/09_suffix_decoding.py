@@ -522,7 +522,7 @@ print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcom
 #
 # ## What should `factor` be?
 #
-# In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens.
+# In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens. (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors. The prediction may then exceed τ itself.)
 
 # %%
 from specdec_core.costs import measure
@@ -640,7 +640,7 @@ for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:
 # %% [markdown]
 # **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens. Each costs rows and is mostly wrong; what saves the method from worse is its own rule, since a match of one token drafts one node. What it gains there comes from *this* request, from a poem's refrain or a loop, and any lookup in the request gets that too. A session's *first* request is
 # such a case always. And all of this is greedy: at a temperature the target takes other
-# turns than last time, and matches end earlier. If a session does not repeat itself, turn the method off; chapter 11 shows a drafter that notices.
+# turns than last time, and matches end earlier. If neither the session nor its requests repeat themselves, turn the method off; chapter 11 shows a drafter that notices.
 #
 # Here is a later request of the good session, as it was written:
 
@@ -652,7 +652,7 @@ show_replay(raced["same form"][2][2].trace, tokenizer)
 # %% [markdown]
 # ## What remembering costs
 #
-# **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path: at most $D$, however much is remembered. The tree must not slow down as it fills. And **memory**: the three structures from above, on real text, the source of some standard modules.
+# **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path: at most $D$, however much is remembered. As the tree fills, the time must level off. And **memory**: the three structures from above, on real text, the source of some standard modules.
 
 # %%
 import argparse

@@ -444,18 +444,23 @@ drawn = list(dict.fromkeys(name for _, name in race))
 models = ("draft_model", "mtp", "medusa", "eagle")
 parts = {"drafts from a memory": [name for name in drawn if name not in models],
          "drafts from a trained model": [name for name in drawn if name in models]}  # fmt: skip
-fig, panels = plt.subplots(1, 2, figsize=(7.6, 4.6), sharey=True)
 numbers = [value for _, x, y in race.values() for value in (x, y)]
 low, high = 0.95 * min(numbers), 1.05 * max(numbers)
 ticks = [tick for tick in (0.5, 0.7, 1, 1.4, 2, 2.8, 4, 5.6, 8) if low <= tick <= high]
+
+
+def look(i):
+    color = style.PALETTE[i + 1]
+    return {"mfc": "white" if i % 2 else color, "mec": color if i % 4 else "black", "mew": 1.3,
+            "markersize": 7, "linestyle": "none"}  # fmt: skip
+
+# %%
+fig, panels = plt.subplots(1, 2, figsize=(7.6, 4.6), sharey=True)
 for axes, (title, names) in zip(panels, parts.items()):
     for i, name in enumerate(names):
-        color = style.PALETTE[i + 1]
-        look = {"mfc": "white" if i % 2 else color, "mec": color if i % 4 else "black", "mew": 1.3,
-                "markersize": 7, "linestyle": "none"}  # fmt: skip
-        axes.plot([], [], marker="o", label=name.replace("_", " "), **look)
+        axes.plot([], [], marker="o", label=name.replace("_", " "), **look(i))
         for j, task in enumerate(TASKS):
-            axes.plot(*race[task, name][1:], marker=style.MARKERS[j], **look)
+            axes.plot(*race[task, name][1:], marker=style.MARKERS[j], **look(i))
     axes.plot([low, high], [low, high], color="black", linestyle="--", linewidth=1)
     axes.axhline(1, color="#7F7F7F", linewidth=0.8)
     axes.axvline(1, color="#7F7F7F", linewidth=0.8)
@@ -464,7 +469,7 @@ for axes, (title, names) in zip(panels, parts.items()):
         axes.set(**{f"{axis}ticks": ticks, f"{axis}ticklabels": ticks})
     axes.minorticks_off()
     axes.set(title=title, xlabel="predicted speedup")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.legend(loc="upper left", fontsize=8, frameon=True, framealpha=1, edgecolor="none")
 panels[0].set_ylabel("measured speedup")
 marks = [plt.Line2D([], [], linestyle="none", marker=style.MARKERS[j], color="#7F7F7F") for j in range(len(TASKS))]
 fig.legend(marks, [task.replace("_", " ") for task in TASKS], loc="outside upper center", ncols=4, fontsize=8)
@@ -680,7 +685,7 @@ display(Markdown(
 #
 # - **Coverage twice.** Once a step, not once a token.
 # - **Coverage of what?** Here of *steps*. Chapter 05 counted *positions*, also those inside an accepted copy, which are covered well. The two numbers differ; say which.
-# - **A hit rate without its `min_n`.** With one token as suffix nearly everything is covered, and it means little.
+# - **A hit rate without its `min_n`.** With one token as suffix many steps are covered whose drafts are never accepted, and the rate means little.
 # - **Acceptance per token drafted** punishes long drafts for ending; acceptance per token *tested* does not. Neither is $\alpha_1$, which counts misses, too.
 # - **One α for all depths.** It is low first and high behind.
 # - **Break-even without $t(q)$.** There is no α, and no hit rate, that wins or loses on every machine.

@@ -339,7 +339,7 @@ def paragraph_on(name):
 display(Markdown("\n\n".join(paragraph_on(name) for name in order)))
 
 # %% [markdown]
-# One question a task and answers this short are enough to *see* how the methods differ. They are too few to choose by; that is what the last section is for.
+# One question a task and answers this short are enough to *see* how the methods differ. They are too few to choose by; that is what *A procedure*, below, is for.
 #
 # ## Model-free against trained
 #
@@ -820,7 +820,7 @@ print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); 
 # 7. **Move it to your engine** with the lines that it prints, and measure again there.
 # 8. **Record** the four things, and repeat 3 when the first record moves.
 #
-# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter:
+# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter. (A pass for which the time is too short is left out; the next may still run. And in answers this short their end matters: draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
 
 # %%
 from specdec_core.advice import COLUMNS, paragraph

@@ -445,7 +445,7 @@ print("Taken:", good or "none. This device needs other shapes; what follows show
 # %% [markdown]
 # A width of one row would pass every such test and is of no use: all drafts would be checked one by one. What is wanted is one width for *many* rows.
 #
-# The known answers again, now with this model:
+# Two of the known answers again, each at all three widths, now with this model:
 
 # %%
 equal = total = 0
@@ -643,7 +643,7 @@ print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {said}")
 # - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format. From float32 to bfloat16 the changes, and with them the rate, grow by orders of magnitude.
 # - With coarse spacing near ties become exact: $\frac12 f(0) s$ of the tokens.
 # - In sampling, rounding moves a law by at most $\tanh(\delta/2)$ a token. Point-mass drafts even give the same tokens for the same seed.
-# - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding.
+# - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding and, for a tree, attention once for each path.
 # - Mean scores are too blunt to prove the law kept, or to notice that it is not.
 #
 # ## Further reading

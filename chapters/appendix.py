@@ -162,7 +162,7 @@ from specdec_core import theory
 # | γ | `gamma` | tokens drafted along one path | γ | $K$ | γ $= N - 1$ | `num_speculative_tokens`, `num_assistant_tokens` |
 # | $c$ | `c` | draft call / target call, in time | $c$ | | | |
 # | τ | `tau` | output tokens a target call | | | $S$ | EAGLE: average acceptance length; vLLM: mean acceptance length |
-# | $E$ | `expected_tokens` | expected output tokens of a step with a draft | $E(\#\text{ generated tokens})$ | | $E(\#\text{tokens})$ | |
+# | $E$ | `expected_tokens` | expected output tokens of a step with a draft | *E*(# generated tokens) | | $E(\#\text{tokens})$ | |
 # | $b$ | `b` | drafts checked in one step | | | $b = W = G$ | |
 # | $f$ | `f` | one step in $f$ finds a good draft | | | $f$ | |
 # | $W$ | `W` | columns of the window | | | $W$ | `lade`: `WINDOW_SIZE` |
