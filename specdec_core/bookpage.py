@@ -15,6 +15,8 @@ _OTHER_PAGE = re.compile(r'(<a [^>]*?href=")([^":#/]+)\.ipynb(#[^"]*)?(")')
 _CHECKED = "# NBVAL_CHECK_OUTPUT\n"  # has the tests compare the output of a cell; says nothing to a reader
 # A function's name with its argument right behind it, as in log b: the converter leaves no space.
 _NAMED = re.compile(r"(<mi>(?:log|ln|exp)</mi>)(?=<m(?:i|n|frac|sub|sup)\b)")
+# A formula with what closes behind it: a browser may begin a line with a comma that follows one.
+_CLOSED = re.compile(r'(\(?<math[^>]* display="inline">(?:(?!</math>).)*</math>[.,;:!?)\]’”]+)', re.DOTALL)
 
 # Code that a notebook shows folded is folded here, too.
 _TEMPLATE = """
@@ -44,7 +46,7 @@ h2 { margin-top: 2.2em; padding-top: .6em; border-top: 1px solid var(--rule); }
 .prompt { display: none; }
 .input_area, .output_area { overflow-x: auto; margin: .5rem 0; }
 pre, code { font: 14px/1.45 "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-.input_area pre, .output_text pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.input_area pre, .output_area pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .input_area pre { margin: 0; padding: .7rem .9rem; background: #f6f6f4; border: 1px solid var(--rule); }
 summary { color: #5a5a5a; font: 14px system-ui, "DejaVu Sans", sans-serif; cursor: pointer; }
 .c1 { color: #5a5a5a; font-style: italic; }
@@ -55,8 +57,10 @@ blockquote { margin: 1rem 0; padding: .1rem 1rem; border-left: 4px solid var(--a
 table { display: block; max-width: 100%; overflow-x: auto; border-collapse: collapse; margin: 1rem 0; font-size: 15px; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 td code, th code { overflow-wrap: anywhere; }
+code { font-weight: inherit; }
 img { max-width: 100%; height: auto; }
 li > sub { vertical-align: baseline; font-size: 14px; color: #5a5a5a; }
+.together { white-space: nowrap; }
 math[display="block"] { margin: 1rem 0; overflow-x: auto; overflow-y: hidden; }
 @media (max-width: 60rem) { nav { position: static; width: auto; } main { margin: 0; padding: 1rem; } }
 @media print { nav { display: none; } main { margin: 0; } }
@@ -95,6 +99,7 @@ def body(notebook: Any) -> str:
         if cell.cell_type == "code":
             cell.source = cell.source.replace(_CHECKED, "")
     html, _ = _exporter().from_notebook_node(shown)
+    html = _CLOSED.sub(r'<span class="together">\1</span>', html)
     html = _OTHER_PAGE.sub(lambda m: f"{m[1]}{m[2]}.html{m[3] or ''}{m[4]}", html)
     return html.replace('href="README.md"', 'href="index.html"')
 

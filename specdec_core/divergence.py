@@ -41,6 +41,28 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
     return None if differs == len(a) == len(b) else differs
 
 
+def agreement(lm: LanguageModel, pairs: Sequence[tuple[Sequence[int], list[int], list[int]]]) -> str:
+    """In words: how many answers are ordinary decoding's, and how near the call was where the others part.
+
+    Args:
+        pairs: (prompt, ordinary answer, other answer), all token ids.
+
+    Example:
+        >>> from specdec_core.toy import TableLM
+        >>> print(agreement(TableLM([[0.0, 3.0, 1.0]] * 3), [([0], [1, 1], [1, 1]), ([0], [1, 1], [1, 2])]))
+        1 of 2 answers are those of ordinary decoding, token for token.
+        Where the others part, the two best logits are at most 2 apart, and rounding decides (chapter 12).
+    """
+    apart = {(*prompt, *right[: first_difference(right, other)]) for prompt, right, other in pairs if right != other}
+    said = f"{sum(right == other for _, right, other in pairs)} of {len(pairs)} answers are those of ordinary decoding"
+    said += ", token for token."
+    if apart:
+        gap = max(logit_gap(lm, text) for text in apart)
+        near = "tied exactly" if gap == 0 else f"at most {gap:.2g} apart"
+        said += f"\nWhere the others part, the two best logits are {near}, and rounding decides (chapter 12)."
+    return said
+
+
 def logit_gap(lm: LanguageModel, context: Sequence[int]) -> float:
     """Largest minus second largest logit of the token after `context`.
 

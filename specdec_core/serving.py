@@ -309,7 +309,7 @@ def _transformers(method: str, s: dict[str, Any]) -> Switches:
         # Read from the assistant's own configuration; as arguments of generate() they would be ignored.
         schedule = 'num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0'
         before = f"draft.generation_config.update(num_assistant_tokens={model['num_tokens']}, {schedule}); "
-        same, note = method == "draft_model", f"draft is the model loaded from {model['model']}"
+        same, note = method == "draft_model", f"`draft` is the model loaded from {model['model']}"
         note += "" if same else f"; no {method}, a draft model is the nearest"
     more = ", assistant_model=draft" if before else ""
     more += "".join(f", {key}={value!r}" for key, value in words.items())

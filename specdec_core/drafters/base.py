@@ -34,11 +34,13 @@ class Drafter(Protocol):
         name: what tables and plots call it.
         needs_hidden: True if `read_prompt` and `observe` need the target's hidden states.
         max_nodes: the budget it is given unless a run sets another.
+        has_model: True if drafts are made by forwards of a model, and so cost time that counts.
     """
 
     name: str
     needs_hidden: bool
     max_nodes: int
+    has_model: bool
 
     def reset(self, context: Sequence[int]) -> None:
         """Forget the last request; ``context`` is the prompt of the next one."""
@@ -59,7 +61,7 @@ class DrafterBase:
     name = "drafter"
     needs_hidden = False
     max_nodes = 64
-    has_model = False  # True if drafts are made by forwards of a model, and so cost time that counts
+    has_model = False
 
     def reset(self, context: Sequence[int]) -> None:
         pass

@@ -48,7 +48,7 @@ class Cascade(DrafterBase):
         self.name = f"{first.name}>{second.name}"
         self.needs_hidden = first.needs_hidden or second.needs_hidden
         self.max_nodes = max(first.max_nodes, second.max_nodes)
-        self.has_model = any(getattr(drafter, "has_model", False) for drafter in (first, second))
+        self.has_model = first.has_model or second.has_model
         self.match_len = 0
 
     @classmethod
@@ -156,7 +156,7 @@ class Adaptive(DrafterBase):
 
         drafter = _by_name(method, context, cut=True)
         t = _steps(context.costs or _measured(context.lm))
-        if getattr(drafter, "has_model", False):
+        if drafter.has_model:
             dear = draft_seconds(context.lm, drafter, sampling=context.sampling)
             return cls(drafter, t, dear, explore)
         return cls(drafter, t, explore=explore)

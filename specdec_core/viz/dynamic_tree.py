@@ -144,11 +144,11 @@ def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
     return f"The target accepts {len(path)} of them, {text!r}, and adds one token of its own: {len(path) + 1} tokens."
 
 
-def label(text: str, width: int = 11) -> str:
+def label(text: str, width: int = 9) -> str:
     r"""A token's text for a box: white space visible where there is nothing else, a long one cut.
 
     >>> [label(text) for text in (" cat", "\n", "internationalization")]
-    ['cat', '↵', 'internatio…']
+    ['cat', '↵', 'internat…']
     """
     text = text.strip() or text.replace("\n", "↵").replace(" ", "␣") or "∅"
     return text if len(text) <= width else f"{text[: width - 1]}…"
