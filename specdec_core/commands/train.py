@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipe.add_argument("--updates", type=positive, metavar="N", help="of the weights (default: the recipe's)")
     recipe.add_argument("--batch", type=positive, metavar="B", help="conversations an update (default: the recipe's)")
     recipe.add_argument("--rate", type=float, help="highest learning rate (default: the recipe's)")
+    recipe.add_argument("--optimizer", choices=("muon", "adamw"), help="default: the recipe's, muon")
     recipe.add_argument("--vocabulary", type=positive, metavar="K", help="tokens drafted (default: the recipe's)")
     recipe.add_argument("--start", type=Path, metavar="FILE", help="go on from these weights, with another --seed")
     recipe.add_argument("--stop-after", type=positive, metavar="N", help="interrupt at update N, to go on later")
@@ -86,7 +87,8 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
     if arguments.name not in recipes.RECIPES:
         raise SpecdecError(f"no recipe {arguments.name!r}; choose from: {', '.join((*recipes.RECIPES, *_TEXT))}.")
     recipe = recipes.RECIPES[arguments.name]
-    asked = {"updates": arguments.updates, "rows": arguments.batch, "rate": arguments.rate, "seed": arguments.seed}
+    asked = {"updates": arguments.updates, "rows": arguments.batch, "rate": arguments.rate, "seed": arguments.seed,
+             "optimizer": arguments.optimizer}  # fmt: skip
     schedule = replace(recipe.schedule, **{name: value for name, value in asked.items() if value is not None})
     recipe = replace(recipe, schedule=schedule, vocabulary=arguments.vocabulary or recipe.vocabulary)
     work = folder / (f"{recipe.name}-{schedule.seed}" if arguments.start else recipe.name)
@@ -119,6 +121,7 @@ def card_text(card: Any, size: int | None = None) -> str:
         size: bytes of their file, if there is one.
     """
     recipe, schedule = card.recipe, card.recipe["schedule"]
+    optimizer = schedule.get("optimizer", "adamw")  # the first cards had no other
     bytes_of = "" if size is None else f"{size / 1e6:.1f} MB; "
     accepted = ", ".join(f"{share:.3f}" for share in card.acceptance)
     curve = ", ".join(f"{line[1]:.3f} ({line[0] / 1e6:.2f} M)" for line in card.curve)
@@ -126,7 +129,7 @@ def card_text(card: Any, size: int | None = None) -> str:
         f"{card.name} for {card.target} (weights {card.target_hash[:12]}, vocabulary {card.vocab_size})\n"
         f"  {recipe['about']}\n"
         f"  {bytes_of}draft vocabulary {recipe['vocabulary']}; options {recipe['options']}\n"
-        f"  {schedule['updates']} updates of {schedule['rows']} conversations, {card.tokens} tokens,"
+        f"  {schedule['updates']} updates of {schedule['rows']} conversations with {optimizer}, {card.tokens} tokens,"
         f" seed {schedule['seed']}, {card.seconds:.0f} s on {card.machine}, {card.date}\n"
         f"  text: {card.data['answer_tokens']} answer tokens in {card.data['conversations']} conversations of its own\n"
         f"  held-out acceptance at depth 1, 2, ...: {accepted}\n"

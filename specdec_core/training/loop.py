@@ -19,6 +19,7 @@ from torch import nn
 from tqdm import tqdm
 
 from ..errors import SpecdecError
+from ..files import whole
 from .corpus import Batch, Corpus
 
 EVALUATED = 96  # held-out conversations of one evaluation, at most
@@ -46,14 +47,16 @@ class Schedule:
         rows: conversations in each.
         rate: the highest learning rate, reached after ``warm`` updates and lowered to a twentieth along a cosine.
         every: updates between evaluations.
+        optimizer: "muon", for matrices, with AdamW for the vectors beside them; or "adamw" for all.
     """
 
     updates: int
     rows: int = 4
-    rate: float = 1e-3
+    rate: float = 2e-3
     warm: int = 50
     every: int = 200
     seed: int = 0
+    optimizer: str = "muon"
 
     def factor(self, update: int) -> float:
         """The learning rate at an update as a share of the highest.
@@ -84,7 +87,7 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
     folder.mkdir(parents=True, exist_ok=True)
     module, at = objective.module, 0
     weights = [weight for weight in module.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=schedule.rate, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
+    optimizers = _optimizers(weights, schedule)
     log, saved = [], folder / "checkpoint.pt"
     if saved.exists():
         state = torch.load(saved, weights_only=True)
@@ -94,22 +97,24 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
                 f"give that one, or another folder"
             )
         module.load_state_dict(state["module"])
-        optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         at, log = state["update"], state["log"]
     batches = itertools.islice(corpus.order(schedule.rows, schedule.seed), at, None)
     last = min(stop_after or schedule.updates, schedule.updates)
     started, sums, since = time.perf_counter(), {}, 0
     bar = tqdm(initial=at, total=schedule.updates, desc=folder.name, disable=quiet)
     while at < last:
-        for group in optimizer.param_groups:
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
             group["lr"] = schedule.rate * schedule.factor(at)
         batch = corpus.batch(next(batches), device)
-        optimizer.zero_grad(set_to_none=True)
+        module.zero_grad(set_to_none=True)
         with torch.autocast(torch.device(device).type, torch.bfloat16):
             parts = objective.losses(batch)
         sum(parts.values()).backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         at, since = at + 1, since + 1
         bar.update()
         for name, part in parts.items():
@@ -123,11 +128,29 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
             log.append(line)
             sums, since, started = {}, 0, time.perf_counter()
             _save(saved, {"schedule": asdict(schedule), "module": _trained(module), "update": at, "log": log,
-                          "optimizer": optimizer.state_dict()})  # fmt: skip
+                          "optimizers": [optimizer.state_dict() for optimizer in optimizers]})  # fmt: skip
             (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
             bar.set_postfix_str(" ".join(f"{share:.3f}" for share in line["acceptance"]))
     bar.close()
     return log
+
+
+def _optimizers(weights: list[nn.Parameter], schedule: Schedule) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al., 2024; arXiv:2502.16982 for the scale of its steps) orthogonalizes the step of a matrix. On
+    both recipes tried it reached the acceptance of AdamW with half the tokens, at a third more time an update."""
+    if schedule.optimizer not in ("muon", "adamw"):
+        raise SpecdecError(f"no optimizer {schedule.optimizer!r}; choose muon or adamw")
+    muon = schedule.optimizer == "muon"
+    if muon and not hasattr(torch.optim, "Muon"):
+        raise SpecdecError(f"torch {torch.__version__} has no Muon; take torch 2.9 or newer, or --optimizer adamw")
+    matrices = [weight for weight in weights if muon and weight.ndim == 2]
+    others = [weight for weight in weights if not (muon and weight.ndim == 2)]
+    common, found = {"lr": schedule.rate, "weight_decay": 0.01}, []
+    if matrices:
+        found.append(torch.optim.Muon(matrices, momentum=0.95, adjust_lr_fn="match_rms_adamw", **common))
+    if others:
+        found.append(torch.optim.AdamW(others, betas=(0.9, 0.95), fused=True, **common))
+    return found
 
 
 @torch.no_grad()
@@ -153,6 +176,5 @@ def _trained(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _save(path: Path, state: dict) -> None:
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.rename(path)
+    with whole(path) as unfinished:
+        torch.save(state, unfinished)

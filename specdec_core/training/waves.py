@@ -160,6 +160,5 @@ def _answers(path: Path) -> int:
 
 
 def _store(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    unfinished = path.with_suffix(".part")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
-    unfinished.rename(path)
+    with files.whole(path) as unfinished:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
