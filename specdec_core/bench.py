@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -57,6 +57,7 @@ def race(
     seed: int = 0,
     stop_ids: Collection[int] = (),
     peer_model: Any = None,
+    engines: Mapping[str, Any] | None = None,
     device: torch.device | str = "cpu",
     costs: Costs | None = None,
     weights_hash: Callable[[], str] | None = None,
@@ -80,6 +81,7 @@ def race(
         seed: of every answer.
         stop_ids: token ids that end an answer.
         peer_model: a model of transformers to race against, see `peers`; None for no peer.
+        engines: contestants of other engines, by name, see `peers_llama_cpp`.
         device: where the models run; the clock waits for it.
         costs: t(q) of ``lm`` here, for methods that choose by it; measured where one needs it and none is given.
         weights_hash: gives the hash of the target's weights, which trained drafters ask for; see `methods.Context`.
@@ -95,11 +97,13 @@ def race(
     begun, longest = clock(), 0.0
     names = _methods.check(methods)
     sampling = sampling or Sampling()
-    _check(lm, tokenizer, questions, max_new_tokens, repeats, sampling, peer_model)
+    _check(lm, tokenizer, questions, max_new_tokens, repeats, sampling, peer_model is not None or bool(engines))
     options = {"sampling": sampling, "seed": seed, "stop": Stop(stop_ids)}
     rivals = peers.contestants(peer_model, stop_ids, names, weights_hash) if peer_model is not None else {}
+    rivals |= engines or {}
     memory = PeakMemory(device)
-    result = Race((*names, *rivals), greedy=sampling.greedy, memory=memory.meaning)
+    meaning = memory.meaning + ", those of the other engines throughout" * bool(engines)
+    result = Race((*names, *rivals), greedy=sampling.greedy, memory=meaning)
 
     def contestants() -> dict[str, Any]:
         # Fresh drafters in every repeat: one that learns across requests would remember the answers.
@@ -214,20 +218,23 @@ def _bar(total: int, shown: bool) -> tqdm:
     return tqdm(total=total, disable=not shown, unit="answer", mininterval=every, dynamic_ncols=True)
 
 
-def _check(lm, tokenizer, questions, max_new_tokens, repeats, sampling, peer_model) -> None:
+def room(question: Question, tokenizer: Any, max_new_tokens: int) -> int:
+    """Tokens that a question may take: all its turns with the longest answers."""
+    prompt = encode(question.turns, tokenizer, answers=[""] * (len(question.turns) - 1))
+    return len(prompt) + len(question.turns) * max_new_tokens
+
+
+def _check(lm, tokenizer, questions, max_new_tokens, repeats, sampling, peer: bool) -> None:
     if not questions:
         raise BenchError("there is no question to answer; give at least one.")
     if max_new_tokens < 1 or repeats < 1:
         raise BenchError(
             f"max_new_tokens is {max_new_tokens} and repeats is {repeats}; expected at least 1 of each."
         )
-    if peer_model is not None and not sampling.greedy:
+    if peer and not sampling.greedy:
         raise BenchError("the peer is raced in greedy decoding only; leave the temperature at 0.")
-    too_long = []  # known now rather than after an hour of measuring
-    for question in questions:
-        prompt = encode(question.turns, tokenizer, answers=[""] * (len(question.turns) - 1))
-        if len(prompt) + len(question.turns) * max_new_tokens > lm.max_length:
-            too_long.append(question.id)
+    # Known now rather than after an hour of measuring.
+    too_long = [q.id for q in questions if room(q, tokenizer, max_new_tokens) > lm.max_length]
     if too_long:
         raise BenchError(
             f"with answers of {max_new_tokens} tokens these questions may not fit the model's context of "

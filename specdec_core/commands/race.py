@@ -13,6 +13,7 @@ from .options import add_model_arguments, label, minutes, natural, open_model, p
 
 QUICK = {"limit": 1, "max_new_tokens": 48}
 USUAL = {"limit": None, "max_new_tokens": 128}
+TRANSFORMERS, LLAMA_CPP = PEERS = ("transformers", "llama.cpp")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: autoregressive,prompt_lookup)",
     )  # fmt: skip
     parser.add_argument(
-        "--peer", choices=["transformers"],
-        help="race its own greedy and prompt-lookup generation too; also its assisted one if draft_model is raced",
+        "--peer", type=_peers, default=(), metavar="LIST",
+        help="transformers: its own greedy and prompt-lookup generation, and its assisted one if draft_model is raced; "
+        "llama.cpp (`pip install xllamacpp`): greedy, and its n-gram lookup if prompt_lookup is raced, by quantisation "
+        "of the weights; or both, separated by a comma",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp (default: the default model's own file, "
+        "and the same weights in the race's dtype)",
     )  # fmt: skip
     what = parser.add_argument_group("questions")
     what.add_argument("--tasks", metavar="LIST", help="separated by commas; session and write_code, for methods that "
@@ -46,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--json", type=Path, metavar="FILE", help="the record's place (default: race.json in FOLDER)"
     )
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not set(names) <= set(PEERS):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected {', '.join(PEERS)}, or both")
+    return names
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,7 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _methods(arguments: argparse.Namespace) -> list[str]:
     from ..bench import BenchError
     from ..methods import check, split
+    from ..peers_llama_cpp import module
 
+    if LLAMA_CPP in arguments.peer:
+        module()
+    elif arguments.gguf:
+        raise BenchError("--gguf is for llama.cpp; add --peer llama.cpp.")
     if arguments.peer and arguments.temperature > 0:
         raise BenchError("--peer races greedy decoding; leave --temperature at 0.")
     return check(split(arguments.methods))
@@ -115,7 +134,8 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
     from ..kept_costs import kept_or_none
     from ..sampling import Sampling
 
-    loaded, lm = open_model(arguments, release=not arguments.peer)
+    loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
+    engines = _engines(arguments, methods, questions, loaded)
     sampling = Sampling(temperature=arguments.temperature)
     costs = kept_or_none(loaded, lm)
     result = race(
@@ -128,17 +148,34 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
         sampling=sampling,
         seed=arguments.seed,
         stop_ids=loaded.stop_ids,
-        peer_model=loaded.model if arguments.peer else None,
+        peer_model=loaded.model if TRANSFORMERS in arguments.peer else None,
+        engines=engines,
         device=loaded.device,
         costs=costs,
         weights_hash=lambda: loaded.weights_hash,
         seconds=60 * arguments.minutes if arguments.minutes else None,
     )
-    settings = _settings(arguments, methods, loaded, lm, sampling)
+    settings = _settings(arguments, methods, loaded, lm, sampling, engines)
     return loaded, result, {**settings, "costs": costs.to_json() if costs else None}
 
 
-def _settings(arguments: argparse.Namespace, methods: list[str], loaded: Any, lm: Any, sampling: Any) -> dict:
+def _engines(arguments: argparse.Namespace, methods: list[str], questions: list[Any], loaded: Any) -> dict[str, Any]:
+    """Contestants of llama.cpp."""
+    from .. import peers_llama_cpp
+    from ..bench import BenchError, room
+
+    if LLAMA_CPP not in arguments.peer:
+        return {}
+    if loaded.device.type != "cpu":
+        raise BenchError(f"llama.cpp is raced on the CPU, and the model is on {loaded.device}; add --device cpu.")
+    files = peers_llama_cpp.files(arguments.model, str(loaded.dtype).removeprefix("torch."), arguments.gguf)
+    context = max(room(question, loaded.tokenizer, arguments.max_new_tokens) for question in questions)
+    return peers_llama_cpp.contestants(files, context, methods)
+
+
+def _settings(
+    arguments: argparse.Namespace, methods: list[str], loaded: Any, lm: Any, sampling: Any, engines: dict[str, Any]
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     import torch
@@ -147,11 +184,12 @@ def _settings(arguments: argparse.Namespace, methods: list[str], loaded: Any, lm
     from ..methods import settings
     from ..peers import contestants
 
-    rivals = contestants(loaded.model, loaded.stop_ids, methods) if arguments.peer else {}
+    rivals = contestants(loaded.model, loaded.stop_ids, methods) if TRANSFORMERS in arguments.peer else {}
     theirs = {"attention": loaded.model.config._attn_implementation, "other": "transformers' defaults"}
     return {
         "methods": {name: settings(name) for name in methods},
-        "peers": {name: {**peer.settings, **theirs} for name, peer in rivals.items()},
+        "peers": {name: {**peer.settings, **theirs} for name, peer in rivals.items()}
+        | {name: engine.settings for name, engine in engines.items()},
         "max_new_tokens": arguments.max_new_tokens,
         "repeats": arguments.repeats,
         "minutes": arguments.minutes,
@@ -205,13 +243,16 @@ def _make_room(folder: Path, json_file: Path | None) -> bool:
 
 def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int:
     """Write the results, print the table, and return the exit status."""
-    from .. import record, tables
+    from .. import peers_llama_cpp, record, tables
     from ..bench import BenchError
     from ..files import write
     from ..viz.race import caption, images, title
 
     table = tables.cells(content["rows"], content["details"])
-    document = f"# {title(content)}\n\n{tables.markdown(table)}\n\n{caption(content)}\n"
+    below, theirs = caption(content), content["settings"]["peers"]
+    if engines := {name: about for name, about in theirs.items() if name.startswith(peers_llama_cpp.PREFIX)}:
+        below = f"{below}\n{peers_llama_cpp.note(engines)}"
+    document = f"# {title(content)}\n\n{tables.markdown(table)}\n\n{below}\n"
     files: dict[Path, str | bytes] = {json_file or folder / "race.json": record.to_text(content) + "\n"}
     try:
         # The record first: should anything below fail, the measurements are safe.
@@ -224,7 +265,7 @@ def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int
         raise BenchError(
             f"the results could not be written ({error}). Make room, or choose --out."
         ) from error
-    print(f"{title(content)}\n\n{tables.text(table)}\n\n{caption(content)}\n")
+    print(f"{title(content)}\n\n{tables.text(table)}\n\n{below}\n")
     print("\n".join(f"wrote {path}" for path in files))
     if content["late"]:
         print("specdec: the time was over; these are the rounds that were complete", file=sys.stderr)
