@@ -19,11 +19,11 @@ def reading(alpha: float, gamma: int, c: float) -> str:
     """A setting in words.
 
     >>> reading(0.8, 4, 0.1)
-    'α = 0.80, γ = 4, c = 0.10: a step outputs 3.36 tokens, 2.36 of them accepted drafts, and takes the time of 1.40 target calls: \
-2.40 times as fast as without a draft. The best draft length is γ = 6, with 2.47.'
+    'α = 0.80, γ = 4, c = 0.10: a step outputs 3.36 tokens, 2.36 of them accepted drafts, and takes the time of \
+1.40 target calls: 2.40 times as fast as without a draft. The best draft length is γ = 6, with 2.47.'
     >>> reading(0.1, 2, 0.2)
-    'α = 0.10, γ = 2, c = 0.20: a step outputs 1.11 tokens, 0.11 of them accepted drafts, and takes the time of 1.40 target calls: \
-0.79 times as fast as without a draft. No draft length gains, because α is not above c.'
+    'α = 0.10, γ = 2, c = 0.20: a step outputs 1.11 tokens, 0.11 of them accepted drafts, and takes the time of \
+1.40 target calls: 0.79 times as fast as without a draft. No draft length gains, because α is not above c.'
     """
     best = best_gamma(alpha, c, LONGEST)
     word = f"The best draft length is γ = {best}, with {speedup(alpha, best, c):.2f}."
@@ -33,8 +33,8 @@ def reading(alpha: float, gamma: int, c: float) -> str:
         word = "No draft length gains, because α is not above c."
     return (
         f"α = {alpha:.2f}, γ = {gamma}, c = {c:.2f}: a step outputs {expected_tokens(alpha, gamma):.2f} tokens, "
-        f"{expected_accepted(alpha, gamma):.2f} of them accepted drafts, and takes the time of {1 + gamma * c:.2f} target calls: "
-        f"{speedup(alpha, gamma, c):.2f} times as fast as without a draft. {word}"
+        f"{expected_accepted(alpha, gamma):.2f} of them accepted drafts, and takes the time of {1 + gamma * c:.2f} "
+        f"target calls: {speedup(alpha, gamma, c):.2f} times as fast as without a draft. {word}"
     )
 
 

@@ -101,7 +101,7 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
     axes.set_ylabel(f"speedup (tokens a second,\n{methods[0]} = 1)")
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
-    axes.legend(ncols=len(methods), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+    axes.legend(ncols=min(4, len(methods)), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     _name(axes, tasks)
 
 
