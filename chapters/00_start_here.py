@@ -176,7 +176,7 @@ for task in tasks:
     if tau > 1.05 and gain < 0.98:
         verdict = "Fewer forwards, and yet more time: the scoreboards disagree, and the clock is right."
     elif gain < 0.98:
-        verdict = "Nothing gained in steps, something lost on the clock: drafts that fail are not free."
+        verdict = "Hardly anything gained in steps, something lost on the clock: drafts that fail are not free."
     elif gain <= 1.02:
         verdict = "On the clock nothing is won and nothing lost."
     elif gain < 0.9 * tau:

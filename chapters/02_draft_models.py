@@ -154,7 +154,7 @@ def report(name, law):
         texts[tokens] = texts.get(tokens, 0.0) + mass
     distance = total_variation(texts, alone)
     words = "exact, to 1e-12" if distance <= 1e-12 else f"off by {distance:.4f}"
-    print(f"{name:52} {words:16} {sum(mass * calls for (_, calls), mass in law.items()):.2f} calls")
+    print(f"{name:50} {words:15} {sum(mass * calls for (_, calls), mass in law.items()):.2f} calls")
 
 
 report("decode", ours)
@@ -271,8 +271,8 @@ lengths = range(17)
 for i, alpha in enumerate((0.9, 0.8, 0.6, 0.3)):
     right.plot(lengths, [expected_tokens(alpha, g) for g in lengths], label=f"α = {alpha}", **style.line(i))
     right.axhline(1 / (1 - alpha), color=style.PALETTE[i], linewidth=0.8, linestyle=":")
-right.set(title="Output tokens by γ; dotted: 1/(1 − α)", xlabel="γ", ylim=(0, 10.5))
-right.legend(loc="upper left", fontsize=8)
+right.set(title="Output tokens by γ; dotted: 1/(1 − α)", xlabel="γ", ylim=(0, 12.5))
+right.legend(loc="upper left", ncols=2)
 alt = "Left, probabilities of one to five tokens a step, five likeliest; right, tokens by γ, up to a ceiling."
 figures.save(fig, "02-tokens", alt=alt)
 
@@ -769,7 +769,7 @@ sampled = Context(lm, tokenizer, sampling=warm, weights_hash=lambda: loaded.weig
 free = build("draft_model:num_tokens=4", sampled)
 for name, drafter in (("without a draft", NullDrafter()), ("with the draft model", free)):
     answer = generate(lm, cat, drafter, max_new_tokens=24, sampling=warm, seed=1, stop=stop)
-    print(f"{name}, {answer.trace.target_calls} target calls:\n    {tokenizer.decode(answer.tokens)!r}")
+    print(f"{name}, {answer.trace.target_calls} target calls:\n    {answer.text!r}")
 
 # %% [markdown]
 # **How does α depend on the temperature?** At each place of the recorded answers the two laws are known, so $\beta = \sum_x \min(p, q)$ can be computed, without a draw. Its mean is α; its spread is why α is not all there is.

@@ -955,7 +955,7 @@ print("tokens a forward that each doubling of the tree adds:", *(f"{more:.2f}" f
 print(f"In steps: τ = {steps[64]:.2f} with 64 nodes, {steps[8]:.2f} with 8.")
 print(f"By this machine's t(q) the best of these sizes is N = {top}, {predicted[top]:.2f} times as fast as",
       f"autoregressive decoding; with 64 nodes it is {predicted[64]:.2f}.")  # fmt: skip
-print(f"`best_tree`, from the heads' counts and t(q): {len(chosen.ranks)} nodes, {chosen.speedup:.2f} times.")
+print(f"best_tree, from the heads' counts and t(q): {len(chosen.ranks)} nodes, {chosen.speedup:.2f} times.")
 one = 1e3 * seconds(raced["autoregressive"], "forward")
 print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms in the race:",
       "where points on the right miss the line, look here first.")  # fmt: skip

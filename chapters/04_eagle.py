@@ -433,6 +433,25 @@ print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
 # %% [markdown]
 # The draft model reads tokens only, and its accepted drafts are the text: what changes its rate with depth is the ease of the passage alone (chapter 02). The others have the same help, and lose by reading states that are not the target's, or, Medusa, a state that lies further and further back.
+#
+# Was that enough training? The cards also have the rate at depth 1 on the way. Where a curve falls back, training was taken up again with a high learning rate, which is lowered towards the end:
+
+# %%
+fig, axes = plt.subplots(figsize=(7.6, 3.2))
+for i, path in enumerate(sorted(weights.SHIPPED.glob("*.safetensors"))):
+    found = weights.read_card(path)
+    seen, rates = zip(*((point[0] / 1e6, point[1]) for point in found.curve))
+    axes.plot(seen, rates, label=found.name.replace("_", " "), **style.line(i))
+    half = np.interp(seen[-1] / 2, seen, rates)
+    print(f"{found.name:12} {rates[-1]:.2f} after {seen[-1]:.1f} M tokens,", end=" ")
+    print(f"{rates[-1] - half:+.2f} in the second half of them")
+axes.set(xlabel="tokens seen in training, millions", ylabel="accepted at depth 1", xlim=(0, None), ylim=(0, None))
+axes.legend(loc="lower right")
+alt = "Held-out acceptance at depth 1 against the tokens seen in training, for four drafters: rising curves."
+figures.save(fig, "04-training", alt=alt, model=loaded, quoted=["rates recorded in the cards of the weights"])
+
+# %% [markdown]
+# A curve that still rises at its right end was stopped by the clock. `specdec train NAME --start FILE --seed 9` goes on from there, and says in its card that it did.
 
 # %% [markdown]
 #
@@ -578,6 +597,7 @@ for depth in range(1, 5):
 accepted = [verdict.accepted for _, verdict in steps]
 axes.plot(places, accepted, "v", mfc="white", mec="black", markersize=8, label="accepted", clip_on=False)
 axes.set(xlabel="step", ylabel="nodes kept", xlim=(0.4, len(steps) + 0.6), ylim=(0, None))
+axes.set_xticks(places[::2])
 axes.grid(axis="x", visible=False)
 axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
 alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth; triangles: tokens accepted."

@@ -625,7 +625,7 @@ for task, s in summary.items():
         verdict = "fewer forwards, more time" if s["tau"] > 1.03 else "nothing gained in steps, more time"
     elif s["clock"] <= 1.02:
         verdict = "fewer forwards, the same time" if s["tau"] > 1.03 else "no difference"
-    elif s["clock"] < 0.9 * s["tau"]:
+    elif s["clock"] < 0.95 * s["tau"]:
         verdict = f"a win on both, on the clock by {1 - s['clock'] / s['tau']:.0%} less"
     else:
         verdict = "a win on both, by about the same factor"

@@ -313,8 +313,8 @@ label = "$A_1$: share of rounds that settle a second token"
 axes.axhline(run[0], color="black", linestyle="--", linewidth=1, label=label)
 axes.set_xticks(range(1, NEAR + 1))
 axes.set(xlabel="places beyond the first wrong token", ylabel="share of rounds")
-axes.set_ylim(0, 1.45 * max(run[0], *(max(heights) for heights in bars.values())))
-axes.legend(loc="upper right")
+axes.set_ylim(0, 1.1 * max(run[0], *(max(heights) for heights in bars.values())))
+axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
 alt = "Share of rounds by distance beyond the first wrong token: right in place, or in a displaced piece."
 figures.save(fig, "06-distance", alt=alt, model=loaded)
 
@@ -385,14 +385,10 @@ names = ["m", "accepted at depth 1, 2", "τ", "needed, t(m + 1)/t(1)", "predicte
 display(Markdown(markdown(rows, names)))
 
 # %%
-from specdec_core.divergence import first_difference, logit_gap
+from specdec_core.divergence import agreement
 
 pairs = [(p, a.tokens, b.tokens) for m in SIZES for p, a, b in zip(prompts.values(), runs[0], runs[m])]
-apart = [(p, a[: first_difference(a, b)]) for p, a, b in pairs if a != b]
-print(f"{len(pairs) - len(apart)} of {len(pairs)} answers are those of ordinary decoding, token for token.")
-if apart:
-    gap = max(logit_gap(lm, [*p, *common]) for p, common in apart)
-    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+print(agreement(lm, pairs))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))

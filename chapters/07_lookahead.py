@@ -557,16 +557,11 @@ for turn, prompt in enumerate(prompts.values()):  # all take turns, each time an
         runs[shape].append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
 
 # %%
-from specdec_core.divergence import first_difference, logit_gap
+from specdec_core.divergence import agreement
 
 plain = [answer.tokens for answer in runs["autoregressive"]]
 pairs = [(p, a, b.tokens) for answers in runs.values() for p, a, b in zip(prompts.values(), plain, answers)]
-apart = {(*p, *a[: first_difference(a, b)]) for p, a, b in pairs if a != b}  # the text up to there, each once
-equal = sum(a == b for _, a, b in pairs)
-print(f"{equal} of {len(pairs)} answers are those of ordinary decoding, token for token.")
-if apart:
-    gap = max(logit_gap(lm, text) for text in apart)
-    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+print(agreement(lm, pairs))
 
 
 # %%
@@ -735,7 +730,7 @@ for w, q in rows_of.items():
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xscale("log", base=2)
 axes.set_xticks(costs.widths, costs.widths)
-axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens a step; times faster", ylim=(0, 4.4))
+axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens a step; times faster", ylim=(0, 1.1 * max(needed)))
 axes.legend(fontsize=8, loc="upper left")
 alt = "Against the rows of a forward: S, the tokens needed to break even, and the measured speed."
 figures.save(fig, "07-clock", alt=alt, model=loaded)

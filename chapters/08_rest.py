@@ -395,7 +395,8 @@ for row in timed:
     warm = [f"{1e3 * row[name]:,.0f}" for name in ("find_ms", "query_ms", "query_p99_ms")]
     room = [f"{row[name] / 1e6:.2f}" for name in ("bytes", "resident_bytes")]
     table.append([f"{row['tokens']:,}", *room, *warm, cold, f"{row['match_length']:.1f}"])
-columns = ["tokens", "MB", "resident", "find, µs", "query, µs", "99 % below", "cold, µs", "tokens matched"]
+columns = ["tokens", "MB", "resident, MB", "find, µs", "query, µs", "99 % below, µs", "cold, µs",
+           "tokens matched"]  # fmt: skip
 display(Markdown(markdown(table, columns)))
 if not large:
     print("No datastore called 'code' on this machine: the table ends at what a chapter can build.")
@@ -631,7 +632,7 @@ for domain, c in best.items():
 # Now live, with the $c$ that $t(q)$ says is best for the code questions: two questions of each kind, by ordinary decoding and by REST in turns. Is the replay really the live run? And what share of the time is retrieval?
 
 # %%
-from specdec_core.divergence import first_difference, logit_gap
+from specdec_core.divergence import agreement
 
 drafter, raced = REST(stores[LIMIT], nodes=best["code"]), []  # (domain, prompt, ordinary, REST)
 for turn, (domain, prompt, _) in enumerate(runs[::2]):
@@ -645,11 +646,7 @@ equal = [
     for _, prompt, _, run in raced
 ]
 print("replayed steps equal the live steps, on every prompt:", all(equal))
-apart = [(p, a.tokens, b.tokens) for _, p, a, b in raced if a.tokens != b.tokens]
-print(f"{len(raced) - len(apart)} of {len(raced)} answers are those of ordinary decoding, token for token.")
-if apart:
-    gap = max(logit_gap(lm, [*p, *a[: first_difference(a, b)]]) for p, a, b in apart)
-    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+print(agreement(lm, [(p, a.tokens, b.tokens) for _, p, a, b in raced]))
 
 # %%
 def pace(answers):

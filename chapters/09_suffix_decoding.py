@@ -579,15 +579,11 @@ for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
 print("replayed steps equal the live steps, through the whole session:", all(equal))
 
 # %%
-from specdec_core.divergence import first_difference, logit_gap
+from specdec_core.divergence import agreement
 
 pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
          for prompt, row in zip(prompts[session], rows) for run in row[1:]]  # fmt: skip
-apart = [(prompt, a, b) for prompt, a, b in pairs if a != b]
-print(f"{len(pairs) - len(apart)} of {len(pairs)} answers are those of ordinary decoding, token for token.")
-if apart:
-    gap = max(logit_gap(lm, [*prompt, *a[: first_difference(a, b)]]) for prompt, a, b in apart)
-    print(f"Where the others part, the two best logits are at most {gap:.2g} apart: near ties (chapter 12).")
+print(agreement(lm, pairs))
 
 
 # %%
@@ -629,7 +625,7 @@ print("  Prompt lookup, which remembers nothing of the session, has", end=" ")
 print(f"τ = {calm['tau']:.2f} and {calm['clock']:.2f} times the speed.")
 past = [s for one in replayed["unrelated", "suffix"] for s in one if s["source"] == "past requests"]
 wrong = sum(s["emitted"] == 1 for s in past) / max(len(past), 1)
-print(f"  Of its {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
+print(f"  Of suffix decoding's {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
 each = {(session, i): steps for session in sessions
         for i, steps in enumerate(replayed[session, "suffix"], start=1)}  # fmt: skip
 for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:

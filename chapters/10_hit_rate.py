@@ -151,36 +151,14 @@ total = sum(len(tokens) for kept in answers.values() for _, tokens in kept)
 print(f"{sum(map(len, answers.values()))} answers, {total} tokens")
 
 # %% [markdown]
-# The replay of chapter 05 followed a chain. Two of our methods draft trees, so this one walks down the tree for as long as a child is what the answer says next.
-
-# %%
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
-
-
-def replay(prompt, answer, drafter):
-    """The steps of a greedy run with this answer: (rows of the forward, tokens emitted) each."""
-    full, at, steps = [*prompt, *answer], len(prompt), []
-    drafter.reset(full[:at])
-    while at < len(full):
-        tree = drafter.propose(full[:at], Budget(nodes=64, depth=64), Rng(0))
-        children = {(int(p), int(t)): i for i, (p, t) in enumerate(zip(tree.parents, tree.tokens))}
-        node, k = 0, 0
-        while at + k < len(full) and (node, full[at + k]) in children:
-            node, k = children[node, full[at + k]], k + 1
-        emitted = min(k + 1, len(full) - at)
-        steps.append((len(tree.tokens), emitted))
-        at += emitted
-    return steps
-
-
-# %% [markdown]
-# Is it the live run? Replayed against what each live run wrote, it must give the same steps, rows and tokens:
+# The replay of chapter 05 followed a chain. Two of our methods draft trees, so the package's `replay` walks down the tree for as long as a child is what the answer says next. Each step comes back as the rows of its forward and the tokens that it wrote. Is it the live run? Replayed against what each live run wrote, it must give the same steps, rows and tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
+from specdec_core.replay import replay
+
 same = [
-    replay(answers[task][0][0], live.tokens, METHODS[name]())
+    list(replay(answers[task][0][0], live.tokens, METHODS[name]()))
     == [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
     for (task, name), live in races.items() if name in METHODS
 ]  # fmt: skip
@@ -209,7 +187,7 @@ def tau(steps):
 
 
 by_prompt = {
-    (task, name): [replay(prompt, tokens, make()) for prompt, tokens in kept]
+    (task, name): [list(replay(prompt, tokens, make())) for prompt, tokens in kept]
     for task, kept in answers.items() for name, make in METHODS.items()
 }  # fmt: skip
 steps = {key: sum(runs, []) for key, runs in by_prompt.items()}
