@@ -524,7 +524,7 @@ ABLATION = [  # N, W, G, the prompt's n-grams pooled; the paper's speedup and S:
     (10, 1, 3, True, 1.36, 1.45), (5, 1, 10, True, 1.36, 1.51), (5, 1, 30, False, 1.04, 1.12),
     (5, 1, 30, True, 1.46, 1.59), (5, 30, 1, False, 1.61, 1.79), (5, 15, 15, False, 1.78, 1.96),
     (5, 15, 15, True, 1.88, 2.05)]  # fmt: skip
-SCALE, LENGTH = 5, 40
+SCALE, LENGTH = 5, 32
 
 
 def scaled(n):

@@ -103,7 +103,7 @@ print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]
 # %% [markdown]
 # ## Answers to measure on
 #
-# As in chapter 05: the greedy answer does not depend on the drafter, so it is recorded once, and any drafter is *replayed* against it. Two questions from each of the eight tasks, 64
+# As in chapter 05: the greedy answer does not depend on the drafter, so it is recorded once, and any drafter is *replayed* against it. Two questions from each of the eight tasks, 48
 # tokens each. The first question of each task is also **raced**: ordinary decoding and three methods on the same prompt, with the clock running. Each has a cache of its own, and they take turns step by step, the one that has written
 # least always next, so that a busy moment of the machine hits all of them alike. Of the second question only the answer is wanted, so it is written with a drafter, which is quicker. The three are the methods whose memory is
 # at hand without preparation; the others join later.
@@ -114,7 +114,7 @@ from specdec_core.engine import generate, stream
 from specdec_core.stopping import Stop
 from specdec_core.workloads import TASKS, encode, own
 
-LENGTH = 64
+LENGTH = 48
 METHODS = {"prompt_lookup": PromptLookup, "ngram": NGramDictionary, "suffix_decoding": SuffixDecoding}
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 lanes = {}  # method -> (the same model with a cache of its own, its drafter)

@@ -828,7 +828,7 @@ from specdec_core.advice import rows as advice_rows
 from specdec_core.recommend import recommend
 
 names = ["prompt_lookup", *([name for name in chosen if name in trained] or ["suffix_decoding"])]
-advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 800 * costs.t(1)),
+advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 500 * costs.t(1)),
                    names=names, max_new_tokens=32, stop_ids=loaded.stop_ids,
                    weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
 display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))

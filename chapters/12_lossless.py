@@ -125,7 +125,7 @@ from specdec_core.engine import generate
 from specdec_core.stopping import Stop
 from specdec_core.workloads import encode, own
 
-LENGTH, WIDTHS = 36, (2, 8, 32)
+LENGTH, WIDTHS = 30, (2, 8, 32)
 stop = Stop(tokens=models["float32"].stop_ids, tokenizer=tokenizer)
 known = []  # (prompt, answer)
 for question in own(["write", "math", "chat"], limit=2):
