@@ -45,7 +45,7 @@ test: model
 
 browser: model
 	@$(BIN)/python -c "import playwright" 2>/dev/null || \
-	    $(BIN)/python -m pip install --disable-pip-version-check --no-compile -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
+	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
 	$(BIN)/python -m pytest --confcutdir tests/browser tests/browser $(PYTEST_ARGS)
 
 lab: model
