@@ -88,10 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _methods(arguments: argparse.Namespace) -> list[str]:
     from ..bench import BenchError
     from ..methods import check, split
-    from ..peers_llama_cpp import module
 
     if LLAMA_CPP in arguments.peer:
-        module()
+        from ..peers_llama_cpp import module
+
+        module()  # raises here and now if it is not installed
     elif arguments.gguf:
         raise BenchError("--gguf is for llama.cpp; add --peer llama.cpp.")
     if arguments.peer and arguments.temperature > 0:
