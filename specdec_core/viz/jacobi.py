@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from . import dynamic_tree
 from .fallback import show
 
 # kind: (what the legend says, fill, edge, edge width, hatch, mark). The marks alone still tell the kinds apart.
@@ -75,8 +76,7 @@ def label(text: str) -> str:
     >>> [label(text) for text in (" cat", "\n\n", "  ", "respectively", "-" * 40)]
     ['cat', '↵↵', '␣␣', 'respectiv…', '---------…']
     """
-    text = text.strip() or text.replace("\n", "↵").replace(" ", "␣") or "∅"
-    return text if len(text) <= 10 else f"{text[:9]}…"
+    return dynamic_tree.label(text, 10)
 
 
 def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callable[[int], str]) -> Any:
