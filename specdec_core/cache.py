@@ -8,10 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A root-to-leaf path of the rows in flight, and those of its rows that attend with it.
+
+    Attributes:
+        rows: (depth + 1,) the path, root first, as indices among all rows in flight.
+        offsets: (tiles * tile,) how deep on the path each row lies that attends.
+        fresh: (tiles * tile,) the same rows as indices among the rows of this call.
+    """
+
+    rows: torch.Tensor
+    offsets: np.ndarray
+    fresh: torch.Tensor
 
 
 class Flight:
@@ -23,54 +39,60 @@ class Flight:
         visible: (n, first + n) bool; which rows in flight each of the n rows of this call may see.
         positions: (first + n,) position of every row in flight.
         paths: None to attend in one call; else root-to-leaf lists of row indices, see `attend`.
-        block: the number of keys attended to is rounded up to a multiple of this; the excess is masked. The
-            kernels' sums over keys then fall into the same lanes for every count within a block.
+        block: on a path, the number of keys attended to is rounded up to a multiple of this; the excess is masked.
+            The kernels' sums over keys then fall into the same lanes for every count within a block.
+        tile: rows of a path that attend together, see `attend`.
     """
 
     def __init__(self, base: int, first: int, visible: np.ndarray, positions: np.ndarray, dtype, device,
-                 paths: list[list[int]] | None = None, block: int = 1):  # fmt: skip
-        self.base, self.first, self.paths, self.block = base, first, paths, block
+                 paths: list[list[int]] | None = None, block: int = 1, tile: int = 1):  # fmt: skip
+        self.base, self.first, self.block, self.tile = base, first, block, tile
         self.rows = len(visible)
         self._visible, self._positions, self._dtype, self._device = visible, positions, dtype, device
         self._bias: dict = {}
+        self.is_chain = paths is not None and len(paths) == 1
+        self.paths = None if paths is None else self._shared_out(paths)
 
     def bias(self, groups: int, window: int | None) -> torch.Tensor:
         """(1, 1, groups * n, keys) additive mask, 0 or -inf; made once, used by every layer."""
         key = (None, groups, window)
         if key not in self._bias:
-            end = self.base + self._visible.shape[1]
-            seen = np.zeros((self.rows, self._rounded(end)), bool)
-            seen[:, : self.base] = True
-            seen[:, self.base : end] = self._visible
+            slots = np.concatenate([np.arange(self.base), self._positions])
+            seen = np.ones((self.rows, len(slots)), bool)
+            seen[:, self.base :] = self._visible
             if window is not None:
-                slots = np.concatenate([np.arange(self.base), self._positions])
-                seen[:, :end] &= self._positions[self.first :, None] - slots < window
-            self._bias[key] = self._additive(seen, groups)
+                seen &= self._positions[self.first :, None] - slots < window
+            self._bias[key] = self._additive(seen[None], groups)
         return self._bias[key]
 
-    def path_bias(self, index: int, groups: int, window: int | None) -> torch.Tensor:
-        """The same for one path laid out behind the prefix; rows that are not on it see slot 0."""
-        key = (index, groups, window)
+    def path_bias(self, path: Path, groups: int, window: int | None) -> torch.Tensor:
+        """(tiles, 1, groups * tile, keys): the same for the tiles of one path that is laid out behind the prefix."""
+        key = (path, groups, window)
         if key not in self._bias:
             # A chain of this depth would have run at this many rows, padding included.
-            end = self.base + -(-len(self.paths[index]) // self.rows) * self.rows
-            seen = np.zeros((self.rows, self._rounded(end)), bool)
-            seen[:, 0] = True
-            for offset, row in enumerate(self.paths[index]):
-                if row >= self.first:
-                    end = self.base + offset + 1
-                    start = max(0, end - window) if window else 0
-                    seen[row - self.first, 0] = start == 0
-                    seen[row - self.first, start:end] = True
-            self._bias[key] = self._additive(seen, groups)
+            keys = self.base + -(-len(path.rows) // self.rows) * self.rows
+            slots = np.arange(-(-keys // self.block) * self.block)
+            distance = self.base + path.offsets[:, None] - slots
+            seen = (distance >= 0) & (distance < (window or math.inf))
+            self._bias[key] = self._additive(seen.reshape(-1, self.tile, len(slots)), groups)
         return self._bias[key]
 
-    def _rounded(self, keys: int) -> int:
-        return -(-keys // self.block) * self.block
+    def _shared_out(self, paths: list[list[int]]) -> list[Path]:
+        """Each row of this call to the first path that it lies on; paths that get none are left out."""
+        done, shared = set(range(self.first)), []
+        for path in paths:
+            fresh = [(offset, row) for offset, row in enumerate(path) if row not in done]
+            done.update(path)
+            if fresh:
+                fresh += fresh[:1] * (-len(fresh) % self.tile)  # the last tile is filled with what is at hand
+                offsets, rows = np.array(fresh).T
+                at = torch.tensor(path, device=self._device)
+                shared.append(Path(at, offsets, torch.from_numpy(rows - self.first).to(self._device)))
+        return shared
 
     def _additive(self, seen: np.ndarray, groups: int) -> torch.Tensor:
         bias = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~torch.from_numpy(seen), -math.inf)
-        return bias.repeat(groups, 1)[None, None].to(self._device)
+        return bias.repeat(1, groups, 1)[:, None].to(self._device)
 
 
 class KVCache:
@@ -160,8 +182,9 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
     """Attention of the rows of this call over the cache, under the tree's mask.
 
     With ``flight.paths`` each root-to-leaf path is laid out behind the prefix as a chain of its own before its
-    rows attend. Sums over keys then run in the order a chain would have had, whatever the shape of the tree:
-    this is what keeps the bits equal when `numerics="invariant"` asks for it.
+    rows attend, ``flight.tile`` of them to a product of matrices, whatever their number. Sums over keys then run in
+    the order a chain would have had, whatever the shape of the tree: this is what keeps the bits equal when
+    `numerics="invariant"` asks for it. Rows on no path (padding) get zeros, which keep their keys and values finite.
 
     Args:
         query: (n, heads, head_dim); heads is a multiple of kv_heads (grouped-query attention).
@@ -175,32 +198,26 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
     """
     groups = query.shape[1] // keys.shape[1]
     if flight.paths is None:
-        return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
-    base, total = flight.base, flight.first + flight.rows
-    in_flight = [buffer[base : base + total].clone() for buffer in (keys, values)]
-    # Padding rows lie on no path; zeros keep their keys and values finite.
-    out, done = torch.zeros_like(query), set(range(flight.first))
-    for index, path in enumerate(flight.paths):
-        fresh = [row for row in path if row not in done]
-        if not fresh:
-            continue
-        done.update(fresh)
-        for buffer, rows in zip((keys, values), in_flight, strict=True):
-            buffer[base : base + len(path)] = rows[path]
-        result = _attend(query, keys, values, flight.path_bias(index, groups, window), scale, softcap)
-        fresh = [row - flight.first for row in fresh]
-        out[fresh] = result[fresh]
-    for buffer, rows in zip((keys, values), in_flight, strict=True):
-        buffer[base : base + total] = rows
+        return _attend(query[None], keys, values, flight.bias(groups, window), scale, softcap)
+    out, in_flight = torch.zeros_like(query), slice(flight.base, flight.base + flight.first + flight.rows)
+    buffers = () if flight.is_chain else (keys, values)  # a chain lies in its place already
+    stored = [buffer[in_flight].clone() for buffer in buffers]
+    for path in flight.paths:
+        for buffer, rows in zip(buffers, stored, strict=True):
+            buffer[flight.base : flight.base + len(path.rows)] = rows[path.rows]
+        tiles = query[path.fresh].unflatten(0, (-1, flight.tile))
+        out[path.fresh] = _attend(tiles, keys, values, flight.path_bias(path, groups, window), scale, softcap)
+    for buffer, rows in zip(buffers, stored, strict=True):
+        buffer[in_flight] = rows
     return out
 
 
 def _attend(query, keys, values, bias, scale, softcap):
-    (n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
-    groups = heads // kv_heads
+    """(tiles * n, heads, head_dim) for queries (tiles, n, heads, head_dim) under a bias for each tile."""
+    (tiles, n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
     # Query heads that share a key head become extra rows of it: keys and values are never repeated in memory.
-    query = query.view(n, kv_heads, groups, width).permute(1, 2, 0, 3).reshape(1, kv_heads, groups * n, width)
-    keys, values = keys[:end].transpose(0, 1)[None], values[:end].transpose(0, 1)[None]
+    query = query.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+    keys, values = (buffer[:end].transpose(0, 1).expand(tiles, -1, -1, -1) for buffer in (keys, values))
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias, scale=scale)
     else:
@@ -208,4 +225,4 @@ def _attend(query, keys, values, bias, scale, softcap):
         scores = softcap * torch.tanh(scores / softcap) + bias
         weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         out = torch.matmul(weights.to(values.dtype), values)
-    return out.reshape(kv_heads, groups, n, -1).permute(2, 0, 1, 3).reshape(n, heads, -1)
+    return out.unflatten(2, (-1, n)).permute(0, 3, 1, 2, 4).reshape(tiles * n, heads, width)

@@ -23,13 +23,17 @@ class Shape:
     Attributes:
         width: rows of a forward; smaller trees are padded, larger ones take several forwards.
         block: the number of keys attended to is rounded up to a multiple of this.
+        tile: rows that attend together, at most ``width``. With ``width`` itself, padding attends too, and each
+            forward or path of a tree is one product of one shape; fewer cost less, and several go side by side.
     """
 
     width: int
     block: int
+    tile: int = 4
 
 
-CANDIDATES = (Shape(16, 512), Shape(32, 512), Shape(64, 512), Shape(128, 1024))
+_GRIDS = ((16, 512), (32, 512), (64, 512), (128, 1024))
+CANDIDATES = tuple(Shape(width, block, tile) for width, block in _GRIDS for tile in (4, width))
 # Key counts at which kernels are seen to change their blocking; the test steps across each.
 _BOUNDARIES = (576, 512, 256, 64)
 _LENGTH = 11

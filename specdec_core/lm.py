@@ -182,20 +182,18 @@ class CachedLM:
         parts = []
         for first in range(0, padded, width):
             end = first + width
-            paths = None
-            if not tree.is_chain:
-                paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
+            paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
             # All rows are projected, padding too: the vocabulary projection has a width of its own to keep.
             parts.append(
-                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden,
-                          paths, self.shape.block)
-            )  # fmt: skip
+                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden, paths)
+            )
         logits, hidden = zip(*parts, strict=True)
         return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
 
-    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None, block=1):
+    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None):
         execution, device = self.execution, self.execution.device
-        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, block)
+        grid = (self.shape.block, self.shape.tile) if paths else ()
+        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, *grid)
         ids = torch.from_numpy(tokens).to(device)
         at = torch.from_numpy(positions[first:]).to(device)
         rows = torch.arange(keep, device=device)

@@ -59,7 +59,7 @@ class Compiled:
         """
         if isinstance(kv, Batch):
             raise UnsupportedModel("execution='compiled' runs one sequence at a time; use 'packed' or 'eager'")
-        if flight.paths is not None or flight.block != 1:
+        if flight.paths is not None:
             raise UnsupportedModel("execution='compiled' does not keep numerics='invariant'; use 'packed' or 'eager'")
         rows, width, start = len(ids), self.slots(len(ids)), flight.base + flight.first
         self.stack.prepare(kv.capacity)
