@@ -790,6 +790,7 @@ print(f"best tokens: {rows_sent * 8} bytes a step; logits: {as_logits / 1e6:.1f}
 # Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine. (On one machine they share its cores, so nothing gets faster; what is shown is that the tokens are the same and the forwards narrower.) `numerics="invariant"` makes a token's bits independent of who else is in the forward.
 
 # %%
+import dataclasses
 import json
 import os
 import tempfile
@@ -819,7 +820,7 @@ shape = (5, 4, 2)  # W, N, G
 prompt = prompts["math-01"]
 alone = generate(exact, prompt, Lookahead(*shape), max_new_tokens=16)
 with tempfile.TemporaryDirectory() as folder:
-    job = [prompt, shape, [exact.shape.width, exact.shape.block]]
+    job = [prompt, shape, dataclasses.astuple(exact.shape)]
     (pathlib.Path(folder) / "job.json").write_text(json.dumps(job))
     threads = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", SCRIPT]

@@ -396,7 +396,8 @@ print(f"{key}, T = 1, one seed: the tokens are {verdict}, in {calls[0]} forwards
 # 1. **Rows.** Matrix products sum in an order that depends on the number of rows. So every forward has one width: smaller trees are padded with rows that nobody looks at, larger ones take several forwards. The projection to the vocabulary runs over the padding, too.
 # 2. **Keys.** Attention sums over the context, in blocks whose borders depend on how many keys there are, and the number of keys includes the rows in flight. So it is rounded up to a multiple of a block; the excess is masked.
 # 3. **Order of the keys.** In a tree the keys of a row's ancestors are not neighbors: siblings lie between them. A masked key adds an exact 0, yet it takes a place in the sum, and the others move to other partial sums. So each path from the root to a leaf is laid out behind the context as the chain that it would be in ordinary decoding.
-# 4. **The device.** Which width and which block are enough depends on kernels, and no standard describes them. So they are not reasoned out but *found*: the model reads a random text in forwards of one token, then as a chain and as a path through a tree, across the lengths at which kernels are seen to change, and compares all bits of the logits.
+# 4. **Queries.** Attention is two matrix products, and its rows are the queries. So they attend in tiles of a fixed number, four here: one tile for a single token, three for a chain of eleven, one or two for the rows that a path adds to a tree.
+# 5. **The device.** Which width, block and tile are enough depends on kernels, and no standard describes them. So they are not reasoned out but *found*: the model reads a random text in forwards of one token, then as a chain and as a path through a tree, across the lengths at which kernels are seen to change, and compares all bits of the logits.
 #
 # Point 3 first, with random numbers in the place of queries, keys and values: a tree of three branches behind 40 keys. The last branch, in the tree and as a chain:
 
@@ -411,21 +412,22 @@ leaves = [tree.path_to(leaf) for leaf in (4, 8, 12)]
 
 
 def last_branch(rows, ancestors, depths, paths):
-    """Attention of these rows of the tree behind `base` keys, in a forward of `width` rows."""
+    """Attention of these rows of a tree behind `base` keys in a forward of `width` rows, in tiles if along paths."""
     visible, positions = np.eye(width, dtype=bool), np.full(width, base)
     visible[: len(rows), : len(rows)], positions[: len(rows)] = ancestors, base + depths
     place = [*range(base), *(base + row for row in rows), *range(base + len(rows), base + width)]
-    flight = Flight(base, 0, visible, positions, q.dtype, q.device, paths)
+    flight = Flight(base, 0, visible, positions, q.dtype, q.device, paths, tile=4)
     return attend(q[place][base:], k[place], v[place], flight, scale=64**-0.5)
 
 
-chain = last_branch(leaves[2], np.tri(5, dtype=bool), np.arange(5), None)[:5]
-for name, paths in (("keys as they lie in the tree", None), ("each path laid out as a chain", leaves)):
+ways = {"keys as they lie in the tree": (None, None), "each path laid out as a chain": ([[*range(5)]], leaves)}
+for name, (alone, paths) in ways.items():
+    chain = last_branch(leaves[2], np.tri(5, dtype=bool), np.arange(5), alone)[:5]
     rows = last_branch(range(13), tree.ancestors, tree.depths, paths)[leaves[2]]
     print(f"{name}: {int((rows == chain).all(-1).all(-1).sum())} of 5 rows have the bits of the chain")
 
 # %% [markdown]
-# Points 1, 2 and 4 are the self-test. Here it is with several shapes, on the bfloat16 model. It stops at the first length at which bits differ.
+# The other points are the self-test. Here it is with several shapes, on the bfloat16 model. It stops at the first length at which bits differ.
 
 # %%
 from specdec_core.invariance import CANDIDATES, Shape, mismatches
@@ -436,7 +438,7 @@ for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
     fixed.shape = shape
     wrong = mismatches(fixed)
     said = f"{wrong} rows differ" if wrong else "no bit differs"
-    print(f"{shape.width} rows, keys in blocks of {shape.block}: {said}")
+    print(f"{shape.width} rows, keys in blocks of {shape.block}, tiles of {shape.tile}: {said}")
     if not wrong:
         good = shape
         break
@@ -643,7 +645,7 @@ print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {said}")
 # - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format. From float32 to bfloat16 the changes, and with them the rate, grow by orders of magnitude.
 # - With coarse spacing near ties become exact: $\frac12 f(0) s$ of the tokens.
 # - In sampling, rounding moves a law by at most $\tanh(\delta/2)$ a token. Point-mass drafts even give the same tokens for the same seed.
-# - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding and, for a tree, attention once for each path.
+# - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width. The price is the time of the padding and, for a tree, of laying out each path.
 # - Mean scores are too blunt to prove the law kept, or to notice that it is not.
 #
 # ## Further reading

@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from . import __version__
 from .errors import SpecdecError
@@ -30,7 +33,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 2 for an error the user can put right, 130 for Ctrl-C.
+    """Run one command; the exit status is 0, 2 for an error the user can put right, 130 for Ctrl-C or SIGTERM.
 
     Example:
         >>> main(["--version"])
@@ -52,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     arguments.argv = argv  # a record of a run says how it was called
     try:
-        return arguments.run(arguments)
+        with _termination_interrupts():
+            return arguments.run(arguments)
     except SpecdecError as error:
         if arguments.debug:
             raise
@@ -64,6 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `specdec ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """SIGTERM, which `timeout` and schedulers send, is a Ctrl-C for a command: what it has measured is kept."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

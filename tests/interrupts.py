@@ -1,10 +1,21 @@
-"""A drafter that presses Ctrl-C."""
+"""A drafter that presses Ctrl-C, or is told to end as `timeout` does."""
+
+import os
+import signal
 
 from specdec_core.drafters import REGISTRY, DrafterBase
 from specdec_core.tree import DraftTree
 
 
-def register(monkeypatch, nth):
+def ctrl_c():
+    raise KeyboardInterrupt
+
+
+def sigterm():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def register(monkeypatch, nth, press=ctrl_c):
     """Make `interrupts` a method that is interrupted in its nth answer; a race warms up with the first."""
     answers = iter(range(1, 1000))
 
@@ -13,7 +24,7 @@ def register(monkeypatch, nth):
 
         def reset(self, context):
             if next(answers) == nth:
-                raise KeyboardInterrupt
+                press()
 
         def propose(self, context, budget, rng):
             return DraftTree.empty(context[-1])

@@ -1,6 +1,7 @@
 """`specdec race` from the command line: the files it leaves, its messages and its exit status."""
 
 import json
+import signal
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -142,8 +143,10 @@ def test_minutes_end_a_race_between_rounds(specdec, questions_file, tmp_path):
     assert {(trace["repeat"], trace["turn"]) for trace in made["traces"]} == {(0, 0)}
 
 
-def test_ctrl_c_leaves_what_was_measured(specdec, questions_file, tmp_path, monkeypatch):
-    interrupts.register(monkeypatch, nth=1 + 3)
+@pytest.mark.parametrize("press", [interrupts.ctrl_c, interrupts.sigterm])
+def test_an_interrupt_leaves_what_was_measured(specdec, questions_file, tmp_path, monkeypatch, press):
+    before = signal.getsignal(signal.SIGTERM)
+    interrupts.register(monkeypatch, nth=1 + 3, press=press)
     status, out, err = specdec(
         "--questions", questions_file, "--methods", "interrupts", "--max-new-tokens", "4", "--out", "part"
     )
@@ -155,6 +158,7 @@ def test_ctrl_c_leaves_what_was_measured(specdec, questions_file, tmp_path, monk
     assert sorted(path.name for path in (tmp_path / "part").iterdir()) == [
         "race.json", "race.md", "race.png", "race.svg",
     ]  # fmt: skip
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_ctrl_c_before_anything_was_measured_leaves_nothing(specdec, questions_file, tmp_path, monkeypatch):

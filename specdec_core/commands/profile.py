@@ -59,7 +59,9 @@ def _time(arguments: argparse.Namespace) -> int:
     if both:
         lm.numerics = "invariant"
         lm.shape = invariance.find(lm)
-        print(f"\nnumerics=invariant, {lm.shape.width} rows a forward, keys in blocks of {lm.shape.block}:")
+        shape = lm.shape
+        print(f"\nnumerics=invariant, {shape.width} rows a forward, keys in blocks of {shape.block}, "
+              f"attention in tiles of {shape.tile} rows:")  # fmt: skip
         for fast, exact in zip(profiles, _profiles(lm, prompt, loaded, arguments), strict=True):
             ratio = exact.seconds / fast.seconds
             print(f"  {fast.drafter}: {1e3 * exact.seconds:.2f} ms a step, {ratio:.2f} times the fast one")
