@@ -102,7 +102,7 @@ def race(
     rivals = peers.contestants(peer_model, stop_ids, names, weights_hash) if peer_model is not None else {}
     rivals |= engines or {}
     memory = PeakMemory(device)
-    meaning = memory.meaning + ", those of the other engines throughout" * bool(engines)
+    meaning = memory.meaning + "; of another engine, what its own process holds after an answer" * bool(engines)
     result = Race((*names, *rivals), greedy=sampling.greedy, memory=meaning)
 
     def contestants() -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _measured(contestant: Any, prompt: list[int], max_new_tokens: int, memory: P
     tokens, calls = contestant.answer(prompt, max_new_tokens)
     _wait(device)
     seconds = perf_counter() - start
-    peak = memory.bytes()
+    peak = getattr(contestant, "memory_bytes", memory.bytes)()  # engines in other processes look for themselves
     if not isinstance(contestant, _Ours):
         return Answer(tuple(tokens), seconds, calls, peak)
     trace = contestant.trace

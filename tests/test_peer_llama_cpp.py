@@ -3,15 +3,14 @@
 Most of it runs against a stand-in for the package; the last part against the package itself, where it is installed.
 """
 
+import gc
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
@@ -161,70 +160,94 @@ def test_offline_says_how_to_get_the_file_by_hand(source):
 # The contestant, against a stand-in
 
 
+STAND_IN = """
+import json, os, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+
+__version__, LOG = "1.2", os.path.join(os.path.dirname(__file__), "log.jsonl")
+common_speculative_type = SimpleNamespace(COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE="simple")
+
+
+def log(*said):
+    with open(LOG, "a") as file:
+        print(json.dumps(said, default=vars), file=file)
+
+
+def get_system_info():
+    return "CPU : AVX2 = 1"
+
+
+def CommonParams():
+    groups = {name: SimpleNamespace() for name in ("model", "cpuparams", "cpuparams_batch")}
+    return SimpleNamespace(**groups, speculative=SimpleNamespace(types=[], ngram_simple=SimpleNamespace()))
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        log("asked", self.path, body)
+        tokens = list(range(7, 7 + body["n_predict"]))
+        said = {"tokens": tokens, "timings": {}}
+        if self.server.drafts:
+            said["timings"] = {"draft_n": len(tokens), "draft_n_accepted": len(tokens) // 2}
+        if os.environ.get("STAND_IN_REFUSES"):
+            said = {"error": {"message": os.environ["STAND_IN_REFUSES"]}}
+        data = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+class Server:
+    def __init__(self, params):
+        print("what llama.cpp prints")
+        if params.model.path.endswith("broken.gguf"):
+            raise RuntimeError("Failed to init server")
+        if params.model.path.endswith("fatal.gguf"):
+            os._exit(1)
+        log("started", params)
+        http = HTTPServer(("127.0.0.1", 0), Handler)
+        http.drafts = bool(params.speculative.types)
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        self.listening_address = f"http://127.0.0.1:{http.server_port}"
+"""
+
+
 @pytest.fixture
-def fake(monkeypatch):
-    """A module `xllamacpp` whose server answers with tokens 7, 8, 9, ... of which every other was drafted."""
-    package = ModuleType("xllamacpp")
-    package.asked, package.started, package.refuses = [], [], None
+def fake(tmp_path, monkeypatch):
+    """A package `xllamacpp` whose server answers with tokens 7, 8, 9, ... of which every other was drafted."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "xllamacpp.py").write_text(STAND_IN)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            package.asked.append((self.path, body))
-            tokens = list(range(7, 7 + body["n_predict"]))
-            said = {"tokens": tokens, "timings": {}}
-            if self.server.drafts:
-                said["timings"] = {"draft_n": len(tokens), "draft_n_accepted": len(tokens) // 2}
-            if package.refuses:
-                said = {"error": {"message": package.refuses}}
-            data = json.dumps(said).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def said(kind):
+        log = tmp_path / "site" / "log.jsonl"
+        lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return [rest for first, *rest in lines if first == kind]
 
-        def log_message(self, *_):
-            pass
-
-    class Server:
-        def __init__(self, params):
-            if params.model.path.endswith("broken.gguf"):
-                raise RuntimeError("Failed to init server")
-            package.started.append(params)
-            http = HTTPServer(("127.0.0.1", 0), Handler)
-            http.drafts = bool(params.speculative.types)
-            threading.Thread(target=http.serve_forever, daemon=True).start()
-            servers.append(http)
-            self.listening_address = f"http://127.0.0.1:{http.server_port}"
-
-    def params():
-        groups = {name: SimpleNamespace() for name in ("model", "cpuparams", "cpuparams_batch")}
-        simple = SimpleNamespace(size_n=12, size_m=48)
-        return SimpleNamespace(**groups, speculative=SimpleNamespace(types=[], ngram_simple=simple))
-
-    servers: list[HTTPServer] = []
-    package.Server, package.CommonParams, package.__version__ = Server, params, "1.2"
-    package.common_speculative_type = SimpleNamespace(COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE="simple")
-    package.get_system_info = lambda: "CPU : AVX2 = 1"
-    monkeypatch.setitem(sys.modules, "xllamacpp", package)
-    yield package
-    for http in servers:
-        http.shutdown()
-        http.server_close()
+    yield SimpleNamespace(asked=lambda: said("asked"), started=lambda: [params for (params,) in said("started")])
+    sys.modules.pop("xllamacpp", None)
 
 
 def test_it_is_asked_for_greedy_decoding_of_our_ids_with_our_threads(fake, tiny):
     threads = torch.get_num_threads()
     peer = LlamaCppPeer(tiny[0], context=100)
-    assert fake.started == []  # the model is read with the first answer
+    assert fake.started() == []  # the model is read with the first answer
     assert peer.answer([5, 6], 4) == ([7, 8, 9, 10], 4)
     assert peer.answer((5,), 2) == ([7, 8], 2)
-    (params,) = fake.started
-    assert params.model.path == str(tiny[0]) and params.n_ctx >= 100 and params.n_parallel == 1
-    assert params.cpuparams.n_threads == params.cpuparams_batch.n_threads == threads
-    assert (params.n_gpu_layers, params.cache_ram_mib, params.verbosity) == (0, 0, -1)
-    assert params.speculative.types == []
-    path, body = fake.asked[0]
+    (params,) = fake.started()
+    assert params["model"] == {"path": str(tiny[0])} and params["n_ctx"] >= 100 and params["n_parallel"] == 1
+    assert params["cpuparams"] == params["cpuparams_batch"] == {"n_threads": threads}
+    assert (params["n_gpu_layers"], params["cache_ram_mib"], params["verbosity"]) == (0, 0, -1)
+    assert params["speculative"]["types"] == []
+    path, body = fake.asked()[0]
     assert path == "/completion"
     assert body == {"prompt": [5, 6], "n_predict": 4, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False,
                     "return_tokens": True}  # fmt: skip
@@ -235,21 +258,32 @@ def test_its_lookup_gets_our_settings_where_ours_is_raced(fake, tiny):
     assert list(found) == NAMES
     assert list(contestants([tiny[0]], 64, ["ngram"])) == NAMES[:1]
     assert found[NAMES[1]].answer([5], 6) == ([7, 8, 9, 10, 11, 12], 3)  # 3 of 6 were drafted
-    (params,) = fake.started
-    assert params.speculative.types == ["simple"]
-    assert vars(params.speculative.ngram_simple) == {"size_n": 2, "size_m": 4}
+    (params,) = fake.started()
+    assert params["speculative"] == {"types": ["simple"], "ngram_simple": {"size_n": 2, "size_m": 4}}
     settings = found[NAMES[1]].settings
     assert settings["file"] == "tiny.gguf" and len(settings["sha256"]) == 64
     assert (settings["size_n"], settings["size_m"], settings["xllamacpp"]) == (2, 4, "1.2")
     assert settings["built_for"] == "CPU : AVX2 = 1" and "size_n" not in found[NAMES[0]].settings
 
 
-def test_what_llama_cpp_refuses_is_said(fake, tiny, tmp_path):
-    fake.refuses = "request (4300 tokens) exceeds the available context size"
+def test_its_process_holds_memory_of_its_own_and_ends_with_the_contestant(fake, tiny):
+    peer = LlamaCppPeer(tiny[0], 64)
+    peer.answer([5], 2)
+    process = peer._server[0]
+    assert peer.memory_bytes() > 1 << 20 and process.poll() is None
+    del peer
+    gc.collect()
+    assert process.returncode == 0
+
+
+def test_what_llama_cpp_refuses_is_said(fake, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAND_IN_REFUSES", "request (4300 tokens) exceeds the available context size")
     with pytest.raises(ModelError, match="llama.cpp refused: request .4300 tokens. exceeds"):
         LlamaCppPeer(tiny[0], 64).answer([1], 2)
     with pytest.raises(ModelError, match="cannot load .*broken.gguf .Failed to init"):
         LlamaCppPeer(tmp_path / "broken.gguf", 64).answer([1], 2)
+    with pytest.raises(ModelError, match="cannot load .*fatal.gguf .it ended without a word"):
+        LlamaCppPeer(tmp_path / "fatal.gguf", 64).answer([1], 2)
 
 
 @pytest.fixture
@@ -278,11 +312,11 @@ def test_the_command_races_both_peers(specdec, fake, tiny, tmp_path):
     assert rows[NAMES[0]]["identical"] is False and rows[NAMES[0]]["ms"] is None
     assert set(made["settings"]["peers"]) == {*theirs, *NAMES}
     assert made["settings"]["peers"][NAMES[1]]["size_n"] == 3
-    assert "other engines" in made["definitions"]["peak_memory_bytes"]
+    assert "another engine" in made["definitions"]["peak_memory_bytes"]
     for text in (out, (tmp_path / "here" / "made" / "race.md").read_text()):
         assert "its answers may differ from ours" in text and "xllamacpp 1.2, built with AVX2." in text
     longest = max(trace["prompt_tokens"] for trace in made["traces"]) + 6
-    assert all(params.n_ctx >= longest for params in fake.started)
+    assert all(params["n_ctx"] >= longest for params in fake.started())
 
 
 @pytest.mark.parametrize(
