@@ -1,13 +1,15 @@
 """llama.cpp's server, as a process of its own: `python -m specdec_core.llama_cpp_server`; see `peers_llama_cpp`.
 
 It reads one line of JSON with its settings, answers with one line, {"address": ...} or {"error": ...}, and ends when
-its standard input does, which is also when the process that started it has ended, however that came about.
+its standard input does, which is also when the process that started it has ended, however that came about. Ctrl-C is
+for that one.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -37,6 +39,7 @@ def serve(settings: dict[str, Any]) -> Any:
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what llama.cpp prints is no answer
     try:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from http.client import HTTPConnection
 from pathlib import Path
@@ -134,8 +135,9 @@ class LlamaCppPeer:
             [sys.executable, "-m", llama_cpp_server.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         weakref.finalize(self, _end, server)
-        server.stdin.write(json.dumps(settings) + "\n")
-        server.stdin.flush()
+        with suppress(BrokenPipeError):  # then it says nothing
+            server.stdin.write(json.dumps(settings) + "\n")
+            server.stdin.flush()
         said = json.loads(server.stdout.readline() or '{"error": "it ended without a word"}')
         if "error" in said:
             raise ModelError(f"llama.cpp cannot load {self.path} ({said['error']}).")
@@ -171,6 +173,8 @@ class LlamaCppPeer:
 
 
 def _end(server: subprocess.Popen) -> None:
-    server.stdin.close()
-    server.stdout.close()
+    server.kill()
     server.wait()
+    for pipe in (server.stdin, server.stdout):
+        with suppress(BrokenPipeError):
+            pipe.close()

@@ -298,7 +298,7 @@ def test_greedy_tokens_are_the_targets(stored, name, dtype):
     assert generate(lm, [5, 6], drafter, max_new_tokens=12, sampling=penalized).tokens == expected.tokens
 
 
-@pytest.mark.parametrize("shape", [Shape(32, 512), Shape(4, 8)], ids=str)
+@pytest.mark.parametrize("shape", [Shape(32, 512), Shape(32, 512, 32), Shape(4, 8)], ids=str)
 def test_invariant_logits_are_the_same_bits_with_drafts_and_without(stored, shape):
     lm = CachedLM(tiny("llama"), numerics="invariant", shape=shape)
     forward, outputs = lm.forward, []

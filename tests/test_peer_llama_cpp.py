@@ -273,7 +273,7 @@ def test_its_process_holds_memory_of_its_own_and_ends_with_the_contestant(fake, 
     assert peer.memory_bytes() > 1 << 20 and process.poll() is None
     del peer
     gc.collect()
-    assert process.returncode == 0
+    assert process.returncode is not None
 
 
 def test_what_llama_cpp_refuses_is_said(fake, tiny, tmp_path, monkeypatch):
