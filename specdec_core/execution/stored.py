@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from .. import manifest
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-_CHECKED = 1024  # rows compared at a time
+_CHECKED = 128  # rows compared at a time
 
 
 class StoredRows:
