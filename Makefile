@@ -34,10 +34,10 @@ model: env
 	@$(BIN)/specdec model fetch
 
 book: model
-	$(BIN)/python -m specdec_core.bookbuild
+	$(BIN)/python -m specdec_core.book.build
 
 html: env
-	$(BIN)/python -m specdec_core.booksite
+	$(BIN)/python -m specdec_core.book.site
 
 test: model
 	$(TESTS) $(PYTEST_ARGS)

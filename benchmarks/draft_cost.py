@@ -16,15 +16,15 @@ import sys
 import numpy as np
 import torch
 
-from specdec_core import machine
 from specdec_core.commands import options
-from specdec_core.draft_cost import Drafting, drafting
+from specdec_core.core.stopping import Stop
 from specdec_core.drafters.feature import FeatureDrafter
-from specdec_core.lm import CachedLM
-from specdec_core.methods import Context, build, split
-from specdec_core.profiling import HEAD, OTHER, PYTHON
-from specdec_core.stopping import Stop
-from specdec_core.workloads import encode, own
+from specdec_core.drafters.methods import Context, build, split
+from specdec_core.measure import machine
+from specdec_core.measure.draft_cost import Drafting, drafting
+from specdec_core.measure.profiling import HEAD, OTHER, PYTHON
+from specdec_core.model.lm import CachedLM
+from specdec_core.race.workloads import encode, own
 
 METHODS = "draft_model,draft_model:vocabulary=full,mtp,eagle"
 WIDTHS = {"method": 33, "K": 6, "ms/token": 12, "layers": 10, "projection": 12, "other": 8, "Python": 8,

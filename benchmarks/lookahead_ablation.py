@@ -14,11 +14,11 @@ import argparse
 import sys
 
 from specdec_core import theory
-from specdec_core.bench import race
 from specdec_core.commands import options
-from specdec_core.methods import BASELINE
-from specdec_core.results import rows
-from specdec_core.workloads import own, read_questions
+from specdec_core.drafters.methods import BASELINE
+from specdec_core.race.bench import race
+from specdec_core.race.results import rows
+from specdec_core.race.workloads import own, read_questions
 
 # (N, W, G), whether the prompt's n-grams are pooled, and the paper's speedup and S on MT-Bench (A100, 7B).
 PAPER = [

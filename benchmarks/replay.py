@@ -25,13 +25,13 @@ from types import SimpleNamespace
 from tqdm import tqdm
 
 from specdec_core.commands import options
-from specdec_core.costs import Costs
+from specdec_core.core.engine import generate
+from specdec_core.core.stopping import Stop
 from specdec_core.drafters import Jacobi, Lookahead
-from specdec_core.engine import generate
-from specdec_core.methods import BASELINE, Context, build, check, parse, split
-from specdec_core.replay import Replayed, replay
-from specdec_core.stopping import Stop
-from specdec_core.workloads import TASKS, conversation, own
+from specdec_core.drafters.methods import BASELINE, Context, build, check, parse, split
+from specdec_core.measure.costs import Costs
+from specdec_core.race.replay import Replayed, replay
+from specdec_core.race.workloads import TASKS, conversation, own
 
 WIDEST = 257  # rows up to which a slope is a straight line
 
@@ -87,7 +87,7 @@ def main() -> int:
         parser.error(f"{arguments.answers} has no answers to {', '.join(sorted(missing))}; name another file")
     lm, tokenizer = SimpleNamespace(vocab_size=kept["vocab_size"], max_length=1 << 20), None
     if any("rest" in name for name in methods):
-        from specdec_core.models import load
+        from specdec_core.model.loading import load
 
         tokenizer = load(arguments.model, dtype=arguments.dtype, device=arguments.device).tokenizer
     steps = {}

@@ -18,10 +18,10 @@ from time import perf_counter
 
 import numpy as np
 
-from specdec_core import machine
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 from specdec_core.drafters import SuffixDecoding
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.measure import machine
 from specdec_core.training.waves import LOOP, TEXT
 
 SIZES = (10**3, 10**4, 10**5, 10**6)

@@ -48,7 +48,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -59,8 +59,8 @@ if importlib.util.find_spec("specdec_core") is None:
 # GPU if there is one, and 16-bit numbers if the hardware computes with them; it says what it chose.
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -92,7 +92,7 @@ print(loaded.why)
 # other for the opening of a novel. They were picked because they show the two ways this can end.
 
 # %%
-from specdec_core.workloads import encode, own
+from specdec_core.race.workloads import encode, own
 
 questions = {question.id: question for question in own(["edit_code", "write"])}
 tasks = {"edit code": questions["edit_code-03"], "write": questions["write-04"]}
@@ -105,9 +105,10 @@ for task, question in tasks.items():
 # take turns, three times over, so that a busy moment of the machine hits both.
 
 # %%
-from specdec_core.drafters import NullDrafter, PromptLookup
-from specdec_core.engine import generate
-from specdec_core.stopping import Stop
+from specdec_core.core.null import NullDrafter
+from specdec_core.drafters import PromptLookup
+from specdec_core.core.engine import generate
+from specdec_core.core.stopping import Stop
 
 LENGTH, REPEATS = 96, 3
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -129,7 +130,7 @@ for _ in range(REPEATS):
 from statistics import median
 
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 
 def pace(answer):
@@ -261,7 +262,7 @@ print(repr(tokenizer.decode(ids[0, -4:])))
 # one new token, and only attention looks back, over stored vectors.
 
 # %%
-from specdec_core.costs import measure, measure_uncached
+from specdec_core.measure.costs import measure, measure_uncached
 
 lengths = (32, 64, 128, 256, 512)
 whole = measure_uncached(loaded.model, lengths, repeats=3)
@@ -318,7 +319,7 @@ print(f"{length} forwards over one token each: {1e3 * length * cached[-1]:6.0f} 
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.costs import ridge, roofline
+from specdec_core.theory import ridge, roofline
 
 example = {"bandwidth": 20e9, "flops": 200e9}
 print("corner at q =", ridge(2, **example))

@@ -43,7 +43,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -53,7 +53,7 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -175,7 +175,7 @@ print("emitted: ", *(kept + (1 - kept.sum()) * r))
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core import verify
+from specdec_core.core import rules as verify
 from specdec_core.theory.acceptance import acceptance_rate, residual_denominators
 
 p, q = p.astype(float), q.astype(float)
@@ -241,7 +241,7 @@ stepper(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.rng import enumerate_law, total_variation
+from specdec_core.core.rng import enumerate_law, total_variation
 
 
 def one_round(rng):
@@ -338,8 +338,8 @@ class Block(Parts):
 # target's law over three words, each shorter block is completed by the target, word by word.
 
 # %%
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 target, draft = TableLM.random(4, seed=3, scale=1.0), TableLM.random(4, seed=103, scale=1.0)
 PLAIN = Sampling(temperature=1.0)
@@ -378,7 +378,7 @@ print("distance from the target's law over three words:", exact(error(Block)))
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 
 class Packaged(Block):
@@ -734,8 +734,8 @@ figures.save(fig, "01-siblings", alt=alt)
 
 # %%
 import torch
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 
 device = "cuda" if torch.cuda.is_available() else "cpu"  # Apple's GPU does not compute in float64
 loaded = load("default", dtype="float64", device=device)
@@ -747,7 +747,7 @@ print(loaded.why)
 # is tested against the target that has read everything. (The text goes on as given, whatever is drawn, so each place is a round of its own.) One forward of the target over the text gives $p$ at all places.
 
 # %%
-from specdec_core.rng import Rng
+from specdec_core.core.rng import Rng
 
 ids = tokenizer.encode(
     "Maria lived in Lisbon and had a small dog called Bruno. Every morning Maria and Bruno walked "
@@ -922,8 +922,9 @@ print("encoded again:", tokenizer.encode(tokenizer.decode(cut)))
 # declared as drawn from a law with all its mass on one token (a *one-hot* law), by accept-then-renormalize.
 
 # %%
-from specdec_core.drafters import NullDrafter, PromptLookup
-from specdec_core.engine import generate
+from specdec_core.core.null import NullDrafter
+from specdec_core.drafters import PromptLookup
+from specdec_core.core.engine import generate
 
 
 class AsDrawn(PromptLookup):

@@ -44,7 +44,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -54,9 +54,9 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.tables import markdown
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.race.tables import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -92,7 +92,7 @@ print(loaded.why)
 # In code, with functions that return the law after a list of tokens in the place of models:
 
 # %%
-from specdec_core import verify
+from specdec_core.core import rules as verify
 
 
 def step(p_after, q_after, x, n, gamma, rng):
@@ -123,11 +123,12 @@ def decode(p_after, q_after, prompt, length, gamma, rng, step=step):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import DraftModel, NullDrafter
-from specdec_core.engine import generate
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.drafters import DraftModel
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 PLAIN, PROMPT, LENGTH, GAMMA = Sampling(temperature=1.0), [0, 1], 3, 2
 target, draft = TableLM.random(2, order=2, seed=3), TableLM.random(2, order=2, seed=5)
@@ -336,7 +337,7 @@ draft_length.sliders(alpha=0.8, gamma=4, c=0.1)
 # The package does not store these numbers. `DraftModel` compares what it has read with the text when it is next asked, cuts what differs and reads what is missing. That is also right when it was left out for some steps, as in chapter 11. Here is a run with the three cases, its two caches watched after each step:
 
 # %%
-from specdec_core.engine import stream
+from specdec_core.core.engine import stream
 from specdec_core.viz import two_caches
 
 letters, gamma = "abcdef", 3
@@ -380,13 +381,13 @@ for k, words in sorted(table.items()):
 
 # %%
 from specdec_core.commands.train import card_text
-from specdec_core.training import weights
+from specdec_core.drafters import weights
 
 path = weights.shipped("draft_model")
 print(card_text(weights.read_card(path), path.stat().st_size))
 
 # %%
-from specdec_core.methods import Context, build
+from specdec_core.drafters.methods import Context, build
 
 context = Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
 small = build("draft_model:num_tokens=8", context)
@@ -431,10 +432,10 @@ print(f"constant α = 0.7:      {expected_tokens(0.7, 2):.2f} tokens")
 # for each place whether a draft would be right there, at whatever depth, and whatever γ is. From these bits every run can be replayed.
 
 # %%
-from specdec_core.stopping import Stop
-from specdec_core.tree import DraftTree
-from specdec_core.workloads import TASKS, encode
-from specdec_core.workloads import own as questions
+from specdec_core.core.stopping import Stop
+from specdec_core.core.tree import DraftTree
+from specdec_core.race.workloads import TASKS, encode
+from specdec_core.race.workloads import own as questions
 
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 short = build("draft_model:num_tokens=2", context)
@@ -593,8 +594,8 @@ for name, rate, cost in (("full", 0.70, 0.20), ("reduced", 0.63, 0.10)):
 # Now measured: one drafted token taken apart, for both vocabularies. Runs in which every call is timed take turns with runs that nobody watches.
 
 # %%
-from specdec_core.draft_cost import drafting
-from specdec_core.profiling import HEAD, PARTS, PRODUCTS
+from specdec_core.measure.draft_cost import drafting
+from specdec_core.measure.profiling import HEAD, PARTS, PRODUCTS
 
 prompt, _ = answers["chat"][0]
 split = {name: drafting(lm, prompt, drafter, max_new_tokens=16, repeats=2, stop=stop)
@@ -637,7 +638,7 @@ print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} wit
 # All pieces are there. First $c$, on this machine: a forward of the draft model with one row over one of the target. And the target's $t(\gamma + 1)$, which theorem 3.8 sets to $t(1)$.
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 2, 3, 5, 9), context=192, repeats=9)
 cheap = {name: measure(drafter.lm, widths=(1,), context=192, repeats=9)

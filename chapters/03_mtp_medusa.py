@@ -43,15 +43,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -104,7 +104,7 @@ print(f"weight that two blind guesses give to pairs that never occur: {impossibl
 # $f_i$ gave $t_{i+1}$ with one projection. $g_i$ does the same for $t_{i+2}$, so it stands where the target's $f_{i+1}$ will stand. Embedding and projection are the target's and cost nothing new. What has been trained:
 
 # %%
-from specdec_core.training import weights
+from specdec_core.drafters import weights
 
 tensors, card = weights.read(weights.shipped("mtp"), loaded.weights_hash, lm.vocab_size)
 ids = tensors["ids"]  # the tokens that the module can draft
@@ -119,7 +119,7 @@ for name, tensor in tensors.items():
 
 # %%
 import torch
-from specdec_core.workloads import encode
+from specdec_core.race.workloads import encode
 
 w = {name: tensor.float() for name, tensor in tensors.items()}  # on the CPU and in float32, to be looked at
 eps, width = loaded.model.config.rms_norm_eps, loaded.model.config.head_dim
@@ -200,9 +200,9 @@ def draft(text, states, depth):
         guess = module.draft(drafted[-1:], guess, [len(drafted) - 2])  # its own guess in place of a state
 
 
-from specdec_core import methods
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.drafters import methods
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
 mtp = methods.build("mtp:num_tokens=4", context)
@@ -216,9 +216,9 @@ print("package:", mtp.propose(text, Budget(64, 64), Rng(0)).tokens[1:].tolist())
 # (`medusa:nodes=14` drafts a tree of 14 tokens, of which more below.) The greedy answer does not depend on the drafter, so the answers of ordinary decoding, recorded with their states $f_i$, will serve all the trees of this chapter.
 
 # %%
-from specdec_core.engine import generate
-from specdec_core.stopping import Stop
-from specdec_core.workloads import own as questions
+from specdec_core.core.engine import generate
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import own as questions
 
 LENGTH = 48
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -298,7 +298,7 @@ print(f"largest difference of ours and the package's: {(ours - theirs).abs().max
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 
 def shown(token):
@@ -388,7 +388,7 @@ print(f"{len(accuracy)} heads of the paper's form, each with its own projection:
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 parents = [-1, 0, 0, 1, 1, 2, 2]
 mask = np.eye(len(parents), dtype=bool)
@@ -625,7 +625,7 @@ figures.save(fig, "03-depth", alt=alt, model=loaded)
 # *Bars: one standard error.* A conditional rate may rise with depth. What got as far as depth 3 stands in text so regular that even blind guesses are right; only few places are like that, as the bars show. MTP's rate has the same help and in addition loses by reading its own states.
 
 # %%
-from specdec_core.costs import alpha_for
+from specdec_core.theory import alpha_for
 
 here = tau(engine)
 quoted = 2.31  # Medusa, Vicuna-7B, tokens a step: Spec-Bench (arXiv:2401.07851)
@@ -655,8 +655,8 @@ print(f"    an α of 0.8 would give τ = {sum(0.8**k for k in range(5)):.2f}")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.verify import residual, verify, without
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.rules import residual, verify, without
 
 p, q = np.array([0.4, 0.4, 0.2]), np.array([0.5, 0.3, 0.2])
 
@@ -678,9 +678,9 @@ print("law:     ", *(f"{sum(mass for (_, token), mass in law.items() if token ==
 
 # %%
 from specdec_core.drafters import Medusa
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.typical import Typical, distance
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.typical import Typical, distance
 
 toy, warm = TableLM.random(3, seed=1, scale=1.0), Sampling(temperature=1.0)
 seed = torch.Generator().manual_seed(5)
@@ -782,7 +782,7 @@ display(Markdown(markdown(rows, ["T", "guesses", "fixed: the likeliest", "drawn 
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.typical import threshold
+from specdec_core.core.typical import threshold
 
 p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
 print(f"threshold {threshold(p):.3f}; delta exp(-H) = {threshold(p, epsilon=1.0):.3f}")
@@ -900,7 +900,7 @@ for name, rule in (("lossless", verify), ("typical", Typical())):
 # τ(N) we have from the replay for every $N$ at once, as the best trees are nested; $t(q)$ we measure.
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 costs = measure(lm, widths=[1, *(nodes + 1 for nodes in SIZES)], context=160, repeats=7)

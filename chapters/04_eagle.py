@@ -42,7 +42,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -53,9 +53,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown, display
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.tables import markdown
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.race.tables import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -91,7 +91,7 @@ print(loaded.why)
 # > given are the vectors that the projection turns into logits.
 
 # %%
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 some = tokenizer.encode("The letters of the alphabet are")
 lm.prefill(some[:-1], reserve=2)
@@ -107,7 +107,7 @@ print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits
 
 # %%
 from specdec_core.drafters import feature
-from specdec_core.training import weights
+from specdec_core.drafters import weights
 
 card = weights.read_card(weights.shipped("eagle"))
 tensors, _ = weights.read(weights.shipped("eagle"), loaded.weights_hash, lm.vocab_size)
@@ -127,9 +127,9 @@ module = feature.load("eagle", lm, lambda: loaded.weights_hash)
 
 # %%
 from specdec_core.drafters import EAGLE
-from specdec_core.engine import stream
-from specdec_core.stopping import Stop
-from specdec_core.workloads import encode
+from specdec_core.core.engine import stream
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import encode
 
 
 def shown(tokens):
@@ -367,7 +367,7 @@ def deep(module, tokens, states, start, depth=4):
     return np.array(hit).reshape(-1, depth), np.array(away).reshape(-1, depth)
 
 # %%
-from specdec_core.workloads import own
+from specdec_core.race.workloads import own
 
 TASKS = ("chat", "math", "write", "edit_code", "summarize", "translate")
 LENGTH = 44
@@ -543,8 +543,8 @@ class LastWord:
         return states
 
 # %%
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 
 def grown(word, tree):
@@ -609,13 +609,13 @@ figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core import verify
-from specdec_core.drafters import NullDrafter
-from specdec_core.drafters.base import DrafterBase
-from specdec_core.engine import generate
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core import rules as verify
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 Q = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]])  # after each of three tokens
 
@@ -710,7 +710,7 @@ print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * 
 # Now all three on the same prompts. For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture: from Medusa the best token of each head. We let the methods answer in turn and keep everything for the next section: EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
 
 # %%
-from specdec_core import methods
+from specdec_core.drafters import methods
 from specdec_core.drafters import MTP, Medusa
 
 context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
@@ -793,7 +793,7 @@ print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.
 # The same runs on the clock. *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$, with $t(q)$ measured alone and the draft's time taken from the run.
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 5, 17), context=160, repeats=9)
 

@@ -45,15 +45,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -126,9 +126,10 @@ def find_draft(tokens, max_n=3, min_n=1, num_tokens=10, match="last"):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import NullDrafter, PromptLookup
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.core.null import NullDrafter
+from specdec_core.drafters import PromptLookup
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 words = "the cat sat and the cat ran . the cat".split()
 vocabulary = sorted(set(words))
@@ -177,10 +178,10 @@ matcher(tokenizer)
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.engine import generate
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 toy = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 laws = [
@@ -218,8 +219,8 @@ print(f"drafted {drafted}, accepted {step.verdict.accepted}, emitted {list(step.
 # twice, by ordinary decoding and by prompt lookup, in turns; the times will be needed later.
 
 # %%
-from specdec_core.stopping import Stop
-from specdec_core.workloads import TASKS, encode, own
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import TASKS, encode, own
 
 LENGTH = 64
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -507,7 +508,7 @@ print(f"Forbidding n = 1 changes τ at max_n = 3 from {down_to[1][2]:.2f} to {do
 # another suffix.) But each drafted token is a row of the forward. So we need $t(q)$, as in chapter 00:
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 2, 4, 6, 8, 11, 16, 24, 33), context=320, repeats=9)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
@@ -587,7 +588,7 @@ for depth in (1, 2, 3, 4):
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 rows, summary = [], {}
 for task in tasks:

@@ -44,15 +44,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -85,7 +85,7 @@ print(loaded.why)
 # round is the one that suits our machine: all $F_i$ in a single forward, since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
 
 # %%
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 
 def jacobi_round(lm, last, y):
@@ -131,7 +131,7 @@ def solve(lm, prompt, y):
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.toy import TableLM
+from specdec_core.core.toy import TableLM
 
 follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
             "dog": "ran", "ran": "."}  # fmt: skip
@@ -152,8 +152,9 @@ for t, y in enumerate(toy_rounds):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import Jacobi, NullDrafter
-from specdec_core.engine import generate
+from specdec_core.drafters import Jacobi
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.engine import generate
 
 drafter = Jacobi(m=5, init=ids("dog cat dog on dog"))
 answer = generate(toy, ids("."), drafter, max_new_tokens=5)
@@ -277,7 +278,7 @@ for t, y in enumerate(solve(toy, ids("."), ids("cat sat on a ."))):  # the answe
 # We take trajectories on four prompts of different kinds, and ask of every token beyond the first wrong one: is it right, in its place? If not, does it belong to a piece of the answer?
 
 # %%
-from specdec_core.workloads import encode, own
+from specdec_core.race.workloads import encode, own
 
 wanted = ("edit_code-01", "math-01", "chat-02", "write-02")
 questions = {question.id: question for question in own() if question.id in wanted}
@@ -337,9 +338,9 @@ print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds."
 # The larger $m$, the more places have a chance to be right early; the more it costs, too. (Where this ratio, *needed* in the table, is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
-from specdec_core.bench import rotated
-from specdec_core.costs import measure
-from specdec_core.stopping import Stop
+from specdec_core.race.bench import rotated
+from specdec_core.measure.costs import measure
+from specdec_core.core.stopping import Stop
 
 SIZES, LENGTH = (1, 2, 4, 8, 16, 32), 32
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -371,7 +372,7 @@ def by_depth(answers, depths=2):
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 steps = {m: tau(answers) for m, answers in runs.items()}
 predicted = {m: steps[m] / costs.break_even(m + 1) for m in SIZES}
@@ -385,7 +386,7 @@ names = ["m", "accepted at depth 1, 2", "τ", "needed, t(m + 1)/t(1)", "predicte
 display(Markdown(markdown(rows, names)))
 
 # %%
-from specdec_core.divergence import agreement
+from specdec_core.measure.divergence import agreement
 
 pairs = [(p, a.tokens, b.tokens) for m in SIZES for p, a, b in zip(prompts.values(), runs[0], runs[m])]
 print(agreement(lm, pairs))
@@ -436,8 +437,8 @@ print(f"with the last token repeated: τ = {tau(repeated):.3f}")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
 
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 laws = [

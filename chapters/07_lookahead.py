@@ -44,15 +44,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -95,7 +95,7 @@ print(loaded.why)
 
 # %%
 import numpy as np
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 
 def mask(W, N, G):
@@ -125,8 +125,8 @@ def window_parents(width, count):
 # %%
 # NBVAL_CHECK_OUTPUT
 from specdec_core.drafters import Lookahead
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 W, N, G = 5, 4, 2
 drafter = Lookahead(W, N, G)
@@ -266,7 +266,7 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.toy import TableLM
+from specdec_core.core.toy import TableLM
 
 follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
             "dog": "ran", "ran": "."}  # fmt: skip
@@ -293,11 +293,11 @@ for t, frame in enumerate(toy_frames, start=1):
 # then a row's best token does not depend on how many other rows there are.
 
 # %%
-from specdec_core.drafters import NullDrafter
+from specdec_core.core.null import NullDrafter
 from specdec_core.drafters.jacobi import random_tokens
-from specdec_core.engine import generate, stream
-from specdec_core.rng import spawn
-from specdec_core.workloads import encode, own
+from specdec_core.core.engine import generate, stream
+from specdec_core.core.rng import spawn
+from specdec_core.race.workloads import encode, own
 
 wanted = ("chat-01", "math-01")
 questions = {question.id: question for question in own() if question.id in wanted}
@@ -378,8 +378,8 @@ print(f"with laws in float32, {as_laws / 1e6:.0f} MB")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
 
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 
@@ -517,7 +517,7 @@ display(Markdown(
 
 # %%
 from specdec_core.drafters import PromptLookup
-from specdec_core.stopping import Stop
+from specdec_core.core.stopping import Stop
 
 CURVE = (1, 2, 3, 7, 15)
 ABLATION = [  # N, W, G, the prompt's n-grams pooled; the paper's speedup and S: quoted
@@ -538,7 +538,7 @@ shapes = sorted(set(settings.values()))
 print(f"{len(settings)} settings, {len(shapes)} different ones")
 
 # %%
-from specdec_core.bench import rotated
+from specdec_core.race.bench import rotated
 
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 runs = {shape: [] for shape in ("autoregressive", "prompt lookup", *shapes)}
@@ -557,7 +557,7 @@ for turn, prompt in enumerate(prompts.values()):  # all take turns, each time an
         runs[shape].append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
 
 # %%
-from specdec_core.divergence import agreement
+from specdec_core.measure.divergence import agreement
 
 plain = [answer.tokens for answer in runs["autoregressive"]]
 pairs = [(p, a, b.tokens) for answers in runs.values() for p, a, b in zip(prompts.values(), plain, answers)]
@@ -635,7 +635,7 @@ for depth in range(1, 5):
 # What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is (by two short answers: a tenth more or less is the error of the stopwatch). The paper's columns are **quoted**.
 
 # %%
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 def cells(shape):
     return [f"{compression(shape):.2f}", f"{clock(shape):.2f}"]
@@ -691,7 +691,7 @@ print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 # A step with $q$ rows must write $t(q)/t(1)$ tokens to be worth its time. $S$ grows with the logarithm of the rows; $t(q)$ grows in proportion to them from the corner on (chapter 00). So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, repeats=5)
 
@@ -758,7 +758,7 @@ print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) 
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.parallel import shares
+from specdec_core.model.parallel import shares
 
 
 def share_out(tree, ranks):
@@ -799,11 +799,11 @@ SCRIPT = """
 import json, sys
 import torch.distributed as dist
 from specdec_core.drafters import Lookahead
-from specdec_core.engine import generate
-from specdec_core.invariance import Shape
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.parallel import ShardedLM
+from specdec_core.core.engine import generate
+from specdec_core.model.invariance import Shape
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.model.parallel import ShardedLM
 
 rank, folder = int(sys.argv[1]), sys.argv[2]
 prompt, shape, padded = json.load(open(folder + "/job.json"))

@@ -45,15 +45,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -126,7 +126,7 @@ def find(tokens, sa, pattern):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.datastore import SuffixStore
+from specdec_core.stores import SuffixStore
 
 words = "the cat sat . the cat ran . the dog sat |".split()
 sa = suffix_array(words)
@@ -199,9 +199,10 @@ def top(weights, c):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import REST, NullDrafter
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.drafters import REST
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 lo, hi, n = longest(words, sa, ["the"], min_n=1)
 weights = weigh([words[sa[i] + n : sa[i] + n + 2] for i in range(lo, hi)])
@@ -242,10 +243,10 @@ for name, row in zip(names, tree.ancestors.astype(int)):
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.engine import generate
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 toy = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 other = SuffixStore.in_memory([[0, 1, 2, 2, 0, 0, 1, 1, 0, 2, 1]], vocab_size=3)
@@ -275,7 +276,7 @@ viewer(tokenizer)
 # %%
 from time import perf_counter
 
-from specdec_core.datastore.texts import code_files, read_texts, tokenized
+from specdec_core.stores.texts import code_files, read_texts, tokenized
 
 LIMIT = 1_000_000
 vocab_size = max(tokenizer.get_vocab().values()) + 1
@@ -338,7 +339,7 @@ outline(REST(code, nodes=12, depth=4), context)
 # First in comparisons, which no other program can disturb. Real contexts are looked up: positions of this book's own package, whose source the datastore leaves out.
 
 # %%
-from specdec_core.datastore import bench
+from specdec_core.stores import bench
 
 
 def comparisons(store, pattern):
@@ -370,8 +371,8 @@ for store in stores.values():
 import gc
 import tempfile
 
-from specdec_core.datastore.build import build
-from specdec_core.errors import SpecdecError
+from specdec_core.stores.build import build
+from specdec_core.base.errors import SpecdecError
 
 try:
     large = [SuffixStore.open("code", tokenizer)]
@@ -387,7 +388,7 @@ gc.unfreeze()
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 table = []
 for row in timed:
@@ -431,8 +432,8 @@ figures.save(fig, "08-retrieval", alt=alt, model=loaded)
 # Does a larger datastore help, and does its *domain* matter? We ask for code and for prose, four questions each, and answer them by ordinary decoding. Because **the greedy answer does not depend on the drafter** (chapter 05), these recordings judge every datastore without running the model again.
 
 # %%
-from specdec_core.stopping import Stop
-from specdec_core.workloads import encode, own
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import encode, own
 
 LENGTH = 64
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -455,7 +456,7 @@ for domain, _, plain in runs[2::4]:
 # Chapter 05 wrote the replay for chains. The package has it for trees: it walks down from the root as far as the recorded tokens go. While it is at a step, the drafter can be asked about it.
 
 # %%
-from specdec_core.replay import replay
+from specdec_core.race.replay import replay
 
 
 def steps_of(domain, drafter):
@@ -594,7 +595,7 @@ for domain in questions:
 # free, and the stopwatch has its errors.)
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 2, 3, 5, 9, 17, 33, 65), context=160, repeats=7)
 counts = [1, 2, 4, 8, 16, 32, 64]
@@ -632,7 +633,7 @@ for domain, c in best.items():
 # Now live, with the $c$ that $t(q)$ says is best for the code questions: two questions of each kind, by ordinary decoding and by REST in turns. Is the replay really the live run? And what share of the time is retrieval?
 
 # %%
-from specdec_core.divergence import agreement
+from specdec_core.measure.divergence import agreement
 
 drafter, raced = REST(stores[LIMIT], nodes=best["code"]), []  # (domain, prompt, ordinary, REST)
 for turn, (domain, prompt, _) in enumerate(runs[::2]):

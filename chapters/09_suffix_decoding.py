@@ -44,15 +44,15 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
 from specdec_core.viz import style
 
 style.use()
@@ -101,9 +101,10 @@ def most_frequent(followers, context, n, length):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import NGramDictionary, NullDrafter, PromptLookup, SuffixDecoding
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
+from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 
 WIDE = Budget(nodes=64, depth=64)
 text = "a b c a b d a b d a b".split()
@@ -142,8 +143,8 @@ def followers_of(counts, string):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.suffix_memory import GrowingText, PastTexts
-from specdec_core.suffix_tree import as_text
+from specdec_core.stores.suffix_memory import GrowingText, PastTexts
+from specdec_core.stores.suffix_tree import as_text
 
 counts = count_all(text, depth=6)
 memory = GrowingText(depth=6)
@@ -313,10 +314,10 @@ viewer(tokenizer)
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.engine import generate
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 
@@ -349,8 +350,8 @@ print(f"{len(plain_law)} possible answers; distance of the two laws below 1e-12:
 # Each is answered by ordinary decoding, request after request. The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
 
 # %%
-from specdec_core.stopping import Stop
-from specdec_core.workloads import encode, own
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import encode, own
 
 LENGTH = 64
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -374,7 +375,7 @@ for answer in plain["same form"][:2]:
 # The replay is the package's, as in chapter 08. While it is at a step, the drafter tells which match the draft came from; and it keeps what it learned from one answer to the next.
 
 # %%
-from specdec_core.replay import replay
+from specdec_core.race.replay import replay
 
 FACTS = ("match_len", "score", "source")
 
@@ -427,7 +428,7 @@ figures.save(fig, "09-sessions", alt=alt, model=loaded)
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.tables import markdown
+from specdec_core.race.tables import markdown
 
 
 def joint(session, name, first=0):
@@ -525,7 +526,7 @@ print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcom
 # In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens. (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors. The prediction may then exceed τ itself.)
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 2, 3, 5, 9, 17), context=160, repeats=7)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
@@ -563,7 +564,7 @@ for session in sessions:
 # The session that suits the method, and the one that does not, live: ordinary decoding, prompt lookup and suffix decoding take turns at each request. One drafter of each goes through the whole session.
 
 # %%
-from specdec_core.bench import rotated
+from specdec_core.race.bench import rotated
 
 raced = {}  # session -> for each request the answers of the three
 for session, count in (("same form", 4), ("unrelated", 3)):
@@ -579,7 +580,7 @@ for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
 print("replayed steps equal the live steps, through the whole session:", all(equal))
 
 # %%
-from specdec_core.divergence import agreement
+from specdec_core.measure.divergence import agreement
 
 pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
          for prompt, row in zip(prompts[session], rows) for run in row[1:]]  # fmt: skip
@@ -658,7 +659,7 @@ import tarfile
 import typing
 from time import perf_counter
 
-from specdec_core.datastore.texts import tokenized
+from specdec_core.stores.texts import tokenized
 
 modules = (argparse, ast, inspect, tarfile, typing)
 tokens = np.concatenate(list(tokenized(map(inspect.getsource, modules), tokenizer)))[:40_000].tolist()

@@ -44,7 +44,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -54,9 +54,9 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.tables import markdown
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.race.tables import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -109,10 +109,11 @@ print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]
 # at hand without preparation; the others join later.
 
 # %%
-from specdec_core.drafters import NGramDictionary, NullDrafter, PromptLookup, SuffixDecoding
-from specdec_core.engine import generate, stream
-from specdec_core.stopping import Stop
-from specdec_core.workloads import TASKS, encode, own
+from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.engine import generate, stream
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import TASKS, encode, own
 
 LENGTH = 48
 METHODS = {"prompt_lookup": PromptLookup, "ngram": NGramDictionary, "suffix_decoding": SuffixDecoding}
@@ -155,7 +156,7 @@ print(f"{sum(map(len, answers.values()))} answers, {total} tokens")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.replay import replay
+from specdec_core.race.replay import replay
 
 same = [
     list(replay(answers[task][0][0], live.tokens, METHODS[name]()))
@@ -348,7 +349,7 @@ from specdec_core.theory import hit_rate_speedup
 print(f"{hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0):.4f}")
 
 # %%
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 costs = measure(lm, widths=(1, 2, 3, 5, 8, 11, 17, 33), context=256, repeats=15)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
@@ -385,10 +386,10 @@ for (task, name), live in races.items():
 # The formula does not ask where a draft comes from. So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers: Jacobi and lookahead decoding, whose memory is what the target says on the side; REST, whose memory here are the target's own conversations that come with the package; and the four that draft with a trained model. Those that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same. Ordinary decoding of the same question, from the race, is what their time is compared with.
 
 # %%
-from specdec_core import methods
-from specdec_core.datastore import SuffixStore
+from specdec_core.drafters import methods
+from specdec_core.stores import SuffixStore
 from specdec_core.drafters import REST
-from specdec_core.errors import SpecdecError
+from specdec_core.base.errors import SpecdecError
 from specdec_core.training.waves import documents
 
 MORE = ("rest", "jacobi", "lookahead:W=5,N=4,G=5", "draft_model", "mtp", "medusa", "eagle")
@@ -569,7 +570,7 @@ print(pays if lost else "At α = 0.2, 0.3 and 0.4 some length pays.")
 # as many accepted tokens as its hits did with $\gamma = 10$. Things to find out: which way does $\gamma$ move the break-even line? When is the line level, and what does the box do to it? Where must a task lie so that a fixed shape loses and drafting on a hit gains?
 
 # %%
-from specdec_core.costs import alpha_for
+from specdec_core.theory import alpha_for
 from specdec_core.viz.hit_rate import hit_rate_map
 
 

@@ -42,7 +42,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -52,9 +52,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown, display
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.tables import markdown
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.race.tables import markdown
 from specdec_core.viz import choosing, figures, style
 
 style.use()
@@ -75,7 +75,7 @@ print(loaded.why)
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.costs import Costs
+from specdec_core.measure.costs import Costs
 from specdec_core.viz.choosing import Steps, speedup
 
 by_hand = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
@@ -89,9 +89,9 @@ print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
 # the finished text. And the replay goes through the package's own loop, with a recording in the target's place: whatever a drafter does, combinations included, it meets what it would meet live, and its drafting is timed on the way.
 
 # %%
-from specdec_core.engine import generate
-from specdec_core.stopping import Stop
-from specdec_core.workloads import TASKS, encode, own
+from specdec_core.core.engine import generate
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import TASKS, encode, own
 
 LENGTH = 32
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
@@ -108,7 +108,7 @@ print(f"{len(plain)} answers, {sum(len(run.tokens) for run in plain.values())} t
 # %%
 from dataclasses import replace
 
-from specdec_core.costs import measure
+from specdec_core.measure.costs import measure
 
 
 def rising(part):
@@ -134,7 +134,7 @@ def right_rows(text, tree, places):
 
 
 # %%
-from specdec_core.interface import LMOutput
+from specdec_core.core.contract import LMOutput
 
 
 class Recorded:
@@ -175,11 +175,11 @@ def replay(drafter):
 # left out, and said to be.
 
 # %%
-from specdec_core.datastore import SuffixStore
-from specdec_core.datastore.texts import code_files, read_texts, tokenized
+from specdec_core.stores import SuffixStore
+from specdec_core.stores.texts import code_files, read_texts, tokenized
 from specdec_core.drafters import REGISTRY, REST
-from specdec_core.errors import SpecdecError
-from specdec_core.methods import BASELINE, Context, build
+from specdec_core.base.errors import SpecdecError
+from specdec_core.drafters.methods import BASELINE, Context, build
 
 documents, size = [], 0
 for document in tokenized(read_texts(iter(code_files())), tokenizer):
@@ -606,7 +606,7 @@ choosing.chooser({task: {name: steps[name][task] for name in order} for task in 
 # A prediction chooses whom to race, and does not replace the race. The best model-free method, the best trained one and the better combination decode the eight prompts for real, in turns, each beginning at another place in the order from task to task (`specdec race` does the same and repeats it).
 
 # %%
-from specdec_core.bench import rotated
+from specdec_core.race.bench import rotated
 
 replayed = [name for name in lookups if name not in LIVE]
 chosen = [max(replayed, key=mean.__getitem__)]
@@ -693,7 +693,7 @@ display(Markdown(
 # What you have chosen here has to be said to an engine in its own words. The package writes them, from the sources and documentation of these releases:
 
 # %%
-from specdec_core.serving import ENGINES, WHERE, switches
+from specdec_core.race.serving import ENGINES, WHERE, switches
 
 print("; ".join(f"{engine} {WHERE[engine][0]}" for engine in ENGINES))
 table = []
@@ -823,9 +823,9 @@ print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); 
 # Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter. (A pass for which the time is too short is left out; the next may still run. And in answers this short their end matters: draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
 
 # %%
-from specdec_core.advice import COLUMNS, paragraph
-from specdec_core.advice import rows as advice_rows
-from specdec_core.recommend import recommend
+from specdec_core.race.advice import COLUMNS, paragraph
+from specdec_core.race.advice import rows as advice_rows
+from specdec_core.race.recommend import recommend
 
 names = ["prompt_lookup", *([name for name in chosen if name in trained] or ["suffix_decoding"])]
 advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 500 * costs.t(1)),

@@ -43,7 +43,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -58,9 +58,9 @@ import numpy as np
 import torch
 from IPython.display import Markdown, display
 from specdec_core import theory
-from specdec_core.lm import CachedLM
-from specdec_core.models import load
-from specdec_core.tables import markdown
+from specdec_core.model.lm import CachedLM
+from specdec_core.model.loading import load
+from specdec_core.race.tables import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -119,11 +119,12 @@ for name, bits in theory.BITS.items():
 # To see it alone, take answers that are known and read them again: the same tokens at the same places, once in forwards of one row, then of 2, 8 and 32 rows. That is a run in which every draft is right. The answers are to six short prompts.
 
 # %%
-from specdec_core.divergence import reread
-from specdec_core.drafters import NullDrafter, PromptLookup
-from specdec_core.engine import generate
-from specdec_core.stopping import Stop
-from specdec_core.workloads import encode, own
+from specdec_core.measure.divergence import reread
+from specdec_core.core.null import NullDrafter
+from specdec_core.drafters import PromptLookup
+from specdec_core.core.engine import generate
+from specdec_core.core.stopping import Stop
+from specdec_core.race.workloads import encode, own
 
 LENGTH, WIDTHS = 30, (2, 8, 32)
 stop = Stop(tokens=models["float32"].stop_ids, tokenizer=tokenizer)
@@ -273,7 +274,7 @@ near_tie(best=20.3, gap=0.04, shift=0.06)
 # Now the live run: five articles to summarize, ordinary decoding against prompt lookup, greedily, in both formats. The answers are cut at as many tokens as above. (Each is also written twice by sampling, in bfloat16; those we shall need for the last section.)
 
 # %%
-from specdec_core.sampling import Sampling
+from specdec_core.core.sampling import Sampling
 
 SETTINGS = [("float32", 0.0), ("bfloat16", 0.0), ("bfloat16", 1.0)]  # format, temperature
 METHODS = {"autoregressive": NullDrafter, "prompt lookup": PromptLookup}
@@ -287,7 +288,7 @@ for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 
         }
 
 # %%
-from specdec_core.divergence import first_difference, logit_gap
+from specdec_core.measure.divergence import first_difference, logit_gap
 
 parted = []  # (format, question, place)
 rows = []
@@ -402,8 +403,8 @@ print(f"{key}, T = 1, one seed: the tokens are {verdict}, in {calls[0]} forwards
 # Point 3 first, with random numbers in the place of queries, keys and values: a tree of three branches behind 40 keys. The last branch, in the tree and as a chain:
 
 # %%
-from specdec_core.cache import Flight, attend
-from specdec_core.tree import DraftTree
+from specdec_core.model.cache import Flight, attend
+from specdec_core.core.tree import DraftTree
 
 tree, base, width = DraftTree.from_paths(0, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]), 40, 16
 noise = np.random.default_rng(0)
@@ -430,7 +431,7 @@ for name, (alone, paths) in ways.items():
 # The other points are the self-test. Here it is with several shapes, on the bfloat16 model. It stops at the first length at which bits differ.
 
 # %%
-from specdec_core.invariance import CANDIDATES, Shape, mismatches
+from specdec_core.model.invariance import CANDIDATES, Shape, mismatches
 
 fixed = CachedLM(models["bfloat16"].model, numerics="invariant", shape=CANDIDATES[0])
 good = None
@@ -543,7 +544,7 @@ print("(forwards alone, as if every step drafted 10 tokens).")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.rouge import references, rouge
+from specdec_core.race.rouge import references, rouge
 
 scores = rouge("the lens bends light", "a lens bends the light")
 print(", ".join(f"{name} {score:.3f}" for name, score in zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), scores)))

@@ -33,7 +33,7 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "engine.py").is_file()]
+    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
@@ -213,7 +213,7 @@ display(Markdown(
 
 # %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
-from specdec_core.costs import alpha_for
+from specdec_core.theory import alpha_for
 
 d, ffn, vocabulary, layers = 4096, 11008, 32000, 32  # a Llama of 7 billion weights
 layer = 4 * d * d + 3 * d * ffn

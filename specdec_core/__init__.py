@@ -22,4 +22,21 @@ Shapes: V is the vocabulary, D the hidden width, and in the shape of a tree, (N+
 besides the root. Uniform numbers are `u`.
 """
 
+from .base.lazy import face
+
 __version__ = "0.1.0"
+
+__getattr__, __dir__ = face(
+    __name__,
+    {
+        ".core.contract": ["Budget"],
+        ".core.engine": ["generate", "stream"],
+        ".core.rng": ["Rng", "enumerate_law", "total_variation"],
+        ".core.sampling": ["Sampling"],
+        ".core.stopping": ["Stop"],
+        ".core.toy": ["TableLM"],
+        ".core.tree": ["DraftTree"],
+        ".model.lm": ["CachedLM"],
+        ".model.loading": ["load"],
+    },
+)

@@ -15,7 +15,8 @@ settings.load_profile("specdec")
 @pytest.fixture(scope="session")
 def default_model():
     """The default model in float32, as `models.load` gives it; fetched before, not by a test."""
-    from specdec_core import fetch, manifest, models
+    from specdec_core.model import fetch, manifest
+    from specdec_core.model import loading as models
 
     if problems := manifest.problems(fetch.place()):
         pytest.skip(f"the default model is not in the cache ({problems[0]}); run `specdec model fetch`")

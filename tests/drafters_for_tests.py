@@ -3,8 +3,8 @@
 import numpy as np
 from laws import Draw
 
-from specdec_core.drafters import DrafterBase
-from specdec_core.tree import DraftTree
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.tree import DraftTree
 
 
 class Drawing(DrafterBase):

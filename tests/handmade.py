@@ -2,12 +2,12 @@
 
 import json
 
-from specdec_core.costs import Costs
-from specdec_core.halving import Pass
-from specdec_core.methods import BASELINE
-from specdec_core.recommend import Advice, judged, verdict
-from specdec_core.record import STEP
-from specdec_core.rounds import Answer, Race, Round
+from specdec_core.drafters.methods import BASELINE
+from specdec_core.measure.costs import Costs
+from specdec_core.race.halving import Pass
+from specdec_core.race.recommend import Advice, judged, verdict
+from specdec_core.race.record import STEP
+from specdec_core.race.rounds import Answer, Race, Round
 
 # Forwards of up to 128 rows all take a millisecond.
 FLAT = Costs(0, 1, (1, 128), (0.001, 0.001), (0.001, 0.001), (0.001, 0.001))

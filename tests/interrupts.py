@@ -3,8 +3,9 @@
 import os
 import signal
 
-from specdec_core.drafters import REGISTRY, DrafterBase
-from specdec_core.tree import DraftTree
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import REGISTRY
 
 
 def ctrl_c():

@@ -6,9 +6,9 @@ planted in them, where it must not.
 
 import numpy as np
 
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.tree import DraftTree
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.tree import DraftTree
 
 EXACT = 1e-12  # float64 rounding over a few thousand sums
 WRONG = 1e-3  # a mistake shows well above this

@@ -10,14 +10,14 @@ import torch
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specdec_core.drafters import Budget, Drafter
-from specdec_core.engine import Run, generate, stream
-from specdec_core.errors import ContextLimitError
-from specdec_core.lm import CachedLM
-from specdec_core.rng import Rng, enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.stopping import Stop
-from specdec_core.toy import TableLM
+from specdec_core.base.errors import ContextLimitError
+from specdec_core.core.contract import Budget, Drafter
+from specdec_core.core.engine import Run, generate, stream
+from specdec_core.core.rng import Rng, enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.stopping import Stop
+from specdec_core.core.toy import TableLM
+from specdec_core.model.lm import CachedLM
 
 Make = Callable[[], Drafter]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import specdec_core
-from specdec_core.book import chapters, number
+from specdec_core.book.contents import chapters, number
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {number(source): source.read_text(encoding="utf-8") for source in chapters(ROOT)}

@@ -7,11 +7,11 @@ import transformers as hf
 from drafters_for_tests import KINDS, Adversary
 from tiny_models import LLAMA, MODELS, VOCAB, WINDOW, plain_logits, randomized, tiny
 
-from specdec_core.engine import generate
-from specdec_core.errors import UnsupportedModel
-from specdec_core.invariance import Shape
-from specdec_core.lm import CachedLM
-from specdec_core.tree import DraftTree
+from specdec_core.base.errors import UnsupportedModel
+from specdec_core.core.engine import generate
+from specdec_core.core.tree import DraftTree
+from specdec_core.model.invariance import Shape
+from specdec_core.model.lm import CachedLM
 
 # transformers rounds the attention weights of Gemma 2 to float32 on the way; the others stay in float64.
 TOLERANCE = {name: 1e-4 if name == "gemma2" else 1e-10 for name in MODELS}

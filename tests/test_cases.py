@@ -28,17 +28,18 @@ from model_free import Letters, tokens_read
 from pieces import Pieces
 from tiny_models import LIMIT, plain_logits, tiny
 
-from specdec_core.drafters import REGISTRY, Budget, DrafterBase
-from specdec_core.engine import generate, stream
-from specdec_core.errors import ContextLimitError
-from specdec_core.lm import CachedLM
-from specdec_core.rng import Rng, enumerate_law
-from specdec_core.sampling import Sampling
-from specdec_core.stopping import Stop
-from specdec_core.toy import TableLM
-from specdec_core.trace import PHASES, Trace
-from specdec_core.tree import DraftTree
-from specdec_core.verify import verify
+from specdec_core.base.errors import ContextLimitError
+from specdec_core.core.contract import Budget, DrafterBase
+from specdec_core.core.engine import generate, stream
+from specdec_core.core.rng import Rng, enumerate_law
+from specdec_core.core.rules import verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.stopping import Stop
+from specdec_core.core.toy import TableLM
+from specdec_core.core.trace import PHASES, Trace
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import REGISTRY
+from specdec_core.model.lm import CachedLM
 
 # Lookahead says so when a test gives it fewer rows than its window takes.
 pytestmark = pytest.mark.filterwarnings("ignore:W=")

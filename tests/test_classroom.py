@@ -9,11 +9,11 @@ import pytest
 from classroom_answers import RIGHT, WRONG
 from classroom_files import ROOT, answer_id, cell, notebook
 
-from specdec_core import book
+from specdec_core.base.errors import SpecdecError
+from specdec_core.book import contents as book
 from specdec_core.classroom import CheckFailed, check, sheets
 from specdec_core.classroom.examiner import VISIBLE_SEED, examine, here, law_of
 from specdec_core.classroom.questions import everything, find
-from specdec_core.errors import SpecdecError
 
 FRESH = 977
 EXERCISES = list(sheets.sheets())

@@ -125,7 +125,7 @@ def test_other_files_processes_and_the_network_are_out_of_reach(tmp_path):
         f"attempt(lambda: os.open({str(victim)!r}, os.O_RDONLY))",
         f"attempt(lambda: open({str(solution)!r}).read())",
         "attempt(lambda: __import__('specdec_core.classroom.questions.ch01'))",
-        "attempt(lambda: __import__('specdec_core.verify'))",
+        "attempt(lambda: __import__('specdec_core.core.rules'))",
         "attempt(lambda: open(f'/proc/{os.getppid()}/environ').read() and open(f'/proc/{os.getppid()}/mem'))",
     ]
     harms = [

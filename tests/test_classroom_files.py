@@ -10,13 +10,13 @@ import pytest
 from classroom_answers import WRONG
 from classroom_files import ROOT, answer_id, cell, notebook, submit
 
-from specdec_core import cli
 from specdec_core.classroom import lift as lifting
 from specdec_core.classroom import sheets
 from specdec_core.classroom.folder import find_notebooks, grade_all
 from specdec_core.classroom.grader import GRADED, GradeError, Limits, grade
 from specdec_core.classroom.lift import lift, notebook_of
 from specdec_core.classroom.reports import as_csv, as_html, as_json, feedback
+from specdec_core.commands import cli
 
 EX = "ex01_rejection_sampling"
 EXERCISES = list(sheets.sheets())

@@ -17,8 +17,12 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core import methods
-from specdec_core.costs import Costs
+from specdec_core.base.errors import SpecdecError
+from specdec_core.core.engine import Run, generate
+from specdec_core.core.rng import Rng, enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import (
     Adaptive,
     Budget,
@@ -29,14 +33,10 @@ from specdec_core.drafters import (
     NullDrafter,
     PromptLookup,
     SuffixDecoding,
+    methods,
 )
 from specdec_core.drafters.combine import _Proposal, _Rows
-from specdec_core.engine import Run, generate
-from specdec_core.errors import SpecdecError
-from specdec_core.rng import Rng, enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
+from specdec_core.measure.costs import Costs
 
 WIDE = Budget(64, 64)
 CYCLE = TableLM(np.eye(4)[[1, 2, 3, 0]] * 3.0)  # 0 1 2 3 0 1 2 3 ...

@@ -8,9 +8,9 @@ import tiny_gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specdec_core import fetch, manifest
-from specdec_core.convert import convert
-from specdec_core.errors import ModelError
+from specdec_core.base.errors import ModelError
+from specdec_core.model import fetch, manifest
+from specdec_core.model.convert import convert
 
 
 @pytest.fixture(scope="module")

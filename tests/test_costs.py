@@ -8,15 +8,15 @@ import tiny_model
 import torch
 from tiny_models import tiny
 
-from specdec_core import costs, kept_costs
-from specdec_core.cli import main
+from specdec_core.base.errors import ContextLimitError, SpecdecError, UnsupportedModel
+from specdec_core.commands.cli import main
 from specdec_core.commands.costs import batch_table
-from specdec_core.costs import Costs
-from specdec_core.errors import ContextLimitError, SpecdecError, UnsupportedModel
-from specdec_core.interface import LMOutput
-from specdec_core.invariance import Shape
-from specdec_core.lm import CachedLM
-from specdec_core.toy import TableLM
+from specdec_core.core.contract import LMOutput
+from specdec_core.core.toy import TableLM
+from specdec_core.measure import costs, kept_costs
+from specdec_core.measure.costs import Costs
+from specdec_core.model.invariance import Shape
+from specdec_core.model.lm import CachedLM
 
 
 class Scripted:

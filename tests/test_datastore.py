@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_core import cli
-from specdec_core.datastore import DatastoreError, SuffixStore, TokenizerId, identify, place
-from specdec_core.datastore.build import build
-from specdec_core.datastore.files import HEADER, HEADS, SUFFIXES, TOKENS, note_checked, record_hash
-from specdec_core.datastore.texts import code_files, files_under, read_lines, read_texts, tokenized
+from specdec_core.commands import cli
+from specdec_core.stores import DatastoreError, SuffixStore, TokenizerId, identify, place
+from specdec_core.stores.build import build
+from specdec_core.stores.files import HEADER, HEADS, SUFFIXES, TOKENS, note_checked, record_hash
+from specdec_core.stores.texts import code_files, files_under, read_lines, read_texts, tokenized
 
 CORPORA = st.lists(st.lists(st.integers(0, 2), max_size=40), min_size=1, max_size=5).filter(any)
 BIG = 70_000  # a vocabulary whose ids need more than two bytes
@@ -146,7 +146,7 @@ def test_a_store_larger_than_memory_is_not_read_whole(tmp_path):
     (tmp_path / HEADER).write_text(json.dumps({**header, "sha256": record_hash(header)}))
     code = (
         "import sys, psutil\n"
-        "from specdec_core.datastore import SuffixStore\n"
+        "from specdec_core.stores import SuffixStore\n"
         "before = psutil.Process().memory_info().rss\n"
         "store = SuffixStore.open(sys.argv[1])\n"
         "match = store.find([0, 0, 0])\n"
@@ -192,17 +192,17 @@ def test_a_store_with_one_flipped_bit_is_named_and_refused(store, name):
 
 
 def test_a_large_store_is_hashed_when_a_file_was_written_or_on_demand(store, monkeypatch):
-    monkeypatch.setattr("specdec_core.datastore.files._ALWAYS_HASHED", 0)
+    monkeypatch.setattr("specdec_core.stores.files._ALWAYS_HASHED", 0)
     path = data_of(store) / TOKENS
     raw, old = bytearray(path.read_bytes()), path.stat()
     os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns + 10**9))
     SuffixStore.open(store)  # copied, say: hashed once, and found whole
     hashed = []
-    monkeypatch.setattr("specdec_core.datastore.files.file_hash", hashed.append)
+    monkeypatch.setattr("specdec_core.stores.files.file_hash", hashed.append)
     SuffixStore.open(store)
     assert not hashed, "the times are those at which the hashes agreed: nothing is read"
     monkeypatch.undo()
-    monkeypatch.setattr("specdec_core.datastore.files._ALWAYS_HASHED", 0)
+    monkeypatch.setattr("specdec_core.stores.files._ALWAYS_HASHED", 0)
 
     raw[0] ^= 1
     path.write_bytes(raw)
@@ -264,7 +264,7 @@ def test_an_interrupted_build_leaves_the_old_store(store):
 def test_a_killed_build_leaves_the_old_store_and_the_next_one_clears_up(store):
     code = (
         "import sys, time\n"
-        "from specdec_core.datastore.build import build\n"
+        "from specdec_core.stores.build import build\n"
         "def documents():\n"
         "    yield [1] * 5000\n"
         "    print('half', flush=True)\n"

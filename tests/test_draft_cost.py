@@ -8,18 +8,19 @@ import pytest
 import tiny_model
 import torch
 
-from specdec_core import engine, profiling
-from specdec_core.costs import Costs
-from specdec_core.draft_cost import draft_seconds, drafting
+from specdec_core.base.errors import SpecdecError
+from specdec_core.core import engine
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import MTP, REGISTRY, Adaptive, Cascade, DraftModel, PromptLookup
-from specdec_core.drafters.base import DrafterBase
 from specdec_core.drafters.feature import FeatureModel
-from specdec_core.errors import SpecdecError
-from specdec_core.lm import CachedLM
-from specdec_core.methods import Context
-from specdec_core.toy import TableLM
-from specdec_core.training.feature_draft import FeatureDraft, Frozen
-from specdec_core.tree import DraftTree
+from specdec_core.drafters.feature_net import FeatureDraft, Frozen
+from specdec_core.drafters.methods import Context
+from specdec_core.measure import profiling
+from specdec_core.measure.costs import Costs
+from specdec_core.measure.draft_cost import draft_seconds, drafting
+from specdec_core.model.lm import CachedLM
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 

@@ -5,16 +5,16 @@ import pytest
 from laws import EXACT, PLAIN, completed
 from tiny_models import tiny
 
-from specdec_core.drafters import Budget, Cascade, DraftModel, PromptLookup
+from specdec_core.base.errors import SpecdecError
+from specdec_core.core.contract import Budget, LMOutput
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng, enumerate_law, total_variation
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import Cascade, DraftModel, PromptLookup
 from specdec_core.drafters.draft_model import refuse_other_tokenizer
-from specdec_core.engine import generate
-from specdec_core.errors import SpecdecError
-from specdec_core.interface import LMOutput
-from specdec_core.lm import CachedLM
-from specdec_core.rng import Rng, enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
+from specdec_core.model.lm import CachedLM
 
 PROMPT = (0, 1, 0)
 SAMPLINGS = [

@@ -7,12 +7,12 @@ import transformers as hf
 from test_architectures import random_tree
 from tiny_models import LLAMA, MODELS, VOCAB, plain_logits, randomized, tiny
 
+from specdec_core.base.errors import UnsupportedModel
+from specdec_core.core.engine import generate
+from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import PromptLookup
-from specdec_core.engine import generate
-from specdec_core.errors import UnsupportedModel
-from specdec_core.execution import Compiled, choose, packed
-from specdec_core.lm import CachedLM
-from specdec_core.tree import DraftTree
+from specdec_core.model.execution import Compiled, choose, packed
+from specdec_core.model.lm import CachedLM
 
 STACKS = ("llama", "qwen2", "qwen3")
 CPU_PACKS = torch.backends.mkldnn.is_available()
@@ -212,7 +212,7 @@ def test_a_file_that_is_not_the_model_is_left_alone(tmp_path):
 
 @pytest.fixture(scope="module")
 def texts(default_model):
-    from specdec_core.workloads import encode, own
+    from specdec_core.race.workloads import encode, own
 
     return [encode(question.turns[0], default_model.tokenizer)[:160] for question in own(limit=1)]
 
@@ -238,7 +238,7 @@ def test_float32_logits_of_the_real_model(default_model, texts):
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU does not compute bfloat16")
 @torch.no_grad()
 def test_bfloat16_logits_are_no_further_from_float32_than_those_of_transformers(default_model, texts):
-    from specdec_core import models
+    from specdec_core.model import loading as models
 
     model = models.load("default", dtype="bfloat16", device="cpu").model
     lm = CachedLM(model)

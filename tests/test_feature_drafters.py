@@ -10,19 +10,18 @@ from model_free import assert_edges, assert_stops_alike, tiny_llama
 from tiny_models import LLAMA, VOCAB, tiny
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from specdec_core import methods
-from specdec_core.drafters import EAGLE, MTP, Budget, Cascade, PromptLookup, eagle, feature
-from specdec_core.engine import Run, generate, stream
-from specdec_core.errors import DraftError, ModelError
-from specdec_core.invariance import Shape
-from specdec_core.lm import CachedLM
-from specdec_core.rng import Rng, enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.stopping import Stop
-from specdec_core.toy import TableLM
-from specdec_core.training import weights
-from specdec_core.training.feature_draft import FeatureDraft, Frozen
-from specdec_core.verify import verify
+from specdec_core.base.errors import DraftError, ModelError
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import Run, generate, stream
+from specdec_core.core.rng import Rng, enumerate_law, total_variation
+from specdec_core.core.rules import verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.stopping import Stop
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import EAGLE, MTP, Cascade, PromptLookup, eagle, feature, methods, weights
+from specdec_core.drafters.feature_net import FeatureDraft, Frozen
+from specdec_core.model.invariance import Shape
+from specdec_core.model.lm import CachedLM
 
 HASH = "ab" * 32
 WARM = Sampling(temperature=0.8, top_k=3, top_p=0.95, repetition_penalty=1.3, presence_penalty=0.5)

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 import tiny_gguf
 
-from specdec_core import convert, fetch, manifest
-from specdec_core.cli import main
-from specdec_core.errors import ModelError
+from specdec_core.base.errors import ModelError
+from specdec_core.commands.cli import main
+from specdec_core.model import convert, fetch, manifest
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,18 @@ from handmade import answer, done, race, step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_core import gains, halving, methods, theory
-from specdec_core.costs import Costs
-from specdec_core.drafters import REGISTRY, PromptLookup
-from specdec_core.engine import generate
-from specdec_core.gains import Gain, Steps
-from specdec_core.halving import Pace, Search, fit, variants
-from specdec_core.methods import BASELINE
-from specdec_core.record import compact
-from specdec_core.rounds import Answer, Round
-from specdec_core.toy import TableLM
-from specdec_core.workloads import Question
+from specdec_core import theory
+from specdec_core.core.engine import generate
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import REGISTRY, PromptLookup, methods
+from specdec_core.drafters.methods import BASELINE
+from specdec_core.measure.costs import Costs
+from specdec_core.race import gains, halving
+from specdec_core.race.gains import Gain, Steps
+from specdec_core.race.halving import Pace, Search, fit, variants
+from specdec_core.race.record import compact
+from specdec_core.race.rounds import Answer, Round
+from specdec_core.race.workloads import Question
 
 FLAT = Costs(0, 1, (1, 128), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
 STEEP = Costs(0, 1, (1, 128), (1.0, 128.0), (1.0, 128.0), (1.0, 128.0))

@@ -8,14 +8,14 @@ import tiny_model
 import torch
 from pieces import Pieces
 
-from specdec_core.cli import main
+from specdec_core.commands.cli import main
 from specdec_core.commands.generate import marked, show
-from specdec_core.drafters import DrafterBase
-from specdec_core.engine import stream
-from specdec_core.stopping import Stop
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
-from specdec_core.workloads import own
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.engine import stream
+from specdec_core.core.stopping import Stop
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.race.workloads import own
 
 
 class Oracle(DrafterBase):
@@ -159,7 +159,7 @@ def test_every_method_gives_one_answer(specdec):
 
 def test_the_prompt_comes_from_standard_input_raw_or_as_a_message(specdec, monkeypatch):
     given = []
-    from specdec_core import engine
+    from specdec_core.core import engine
 
     real = engine.stream
 
@@ -231,8 +231,8 @@ def test_the_command_refuses_numbers_out_of_range(specdec, option, capsys):
 
 def test_help_lists_every_execution_and_dtype():
     from specdec_core.commands import options
-    from specdec_core.execution import CHOICES
-    from specdec_core.hardware import DTYPES
+    from specdec_core.model.execution import CHOICES
+    from specdec_core.model.hardware import DTYPES
 
     assert options.EXECUTIONS == CHOICES
     assert set(options.DTYPES) == {"auto", *DTYPES}

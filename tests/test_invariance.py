@@ -6,12 +6,13 @@ import torch
 from drafters_for_tests import Oracle
 from tiny_models import VOCAB, tiny
 
-from specdec_core import invariance
-from specdec_core.drafters import DrafterBase, PromptLookup
-from specdec_core.engine import stream
-from specdec_core.invariance import NotInvariant, Shape
-from specdec_core.lm import CachedLM
-from specdec_core.tree import DraftTree
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.engine import stream
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import PromptLookup
+from specdec_core.model import invariance
+from specdec_core.model.invariance import NotInvariant, Shape
+from specdec_core.model.lm import CachedLM
 
 BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 DTYPES = [
@@ -37,7 +38,7 @@ class Thicket(DrafterBase):
 @pytest.fixture(scope="module", params=DTYPES)
 def invariant(request, default_model):
     """The real model with the shape that its self-test found."""
-    from specdec_core import models
+    from specdec_core.model import loading as models
 
     model = default_model.model
     if request.param != "float32":
@@ -64,7 +65,7 @@ def test_the_self_test_finds_a_shape(invariant):
 
 def test_tokens_and_logits_are_the_bits_of_autoregressive_decoding(invariant, default_model):
     """Prompt lookup, right chains and thickets, on one prompt of each kind that is drafted for."""
-    from specdec_core.workloads import encode, own
+    from specdec_core.race.workloads import encode, own
 
     for question in own(tasks=["edit_code", "quote", "write"], limit=1):
         prompt = encode(question.turns[0], default_model.tokenizer)
@@ -76,8 +77,8 @@ def test_tokens_and_logits_are_the_bits_of_autoregressive_decoding(invariant, de
 
 def test_prompt_lookup_is_greedy_decoding_in_float32(default_model):
     """Every own prompt, at its own width: float32 rounds too finely to turn a token on any of them."""
-    from specdec_core.engine import generate
-    from specdec_core.workloads import encode, own
+    from specdec_core.core.engine import generate
+    from specdec_core.race.workloads import encode, own
 
     lm = CachedLM(default_model.model)
     for question in own():
@@ -106,7 +107,7 @@ class Rounding:
         self.length = length
 
     def forward(self, tree, needs_hidden=False):
-        from specdec_core.interface import LMOutput
+        from specdec_core.core.contract import LMOutput
 
         noise = 0.0 if self.shape.width >= self.needed else 1e-7 * len(tree.tokens)
         return LMOutput(torch.from_numpy(np.ones((len(tree.tokens), 50)) + noise))

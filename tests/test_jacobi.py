@@ -18,11 +18,12 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core.drafters import Budget, Jacobi
-from specdec_core.engine import generate
-from specdec_core.rng import Rng
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import Jacobi
 
 
 def algorithm_1(lm, prompt, y):

@@ -4,12 +4,13 @@ import pytest
 from drafters_for_tests import Drawing
 from laws import EXACT, PLAIN, Draw, completed, law_error
 
-from specdec_core.drafters import NullDrafter, PromptLookup
-from specdec_core.engine import Run
-from specdec_core.rng import enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.verify import verify
+from specdec_core.core.engine import Run
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core.core.rules import verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import PromptLookup
 
 SAMPLINGS = {
     "T=1": PLAIN,

@@ -20,14 +20,15 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core.drafters import Budget, Lookahead
-from specdec_core.engine import generate, stream
-from specdec_core.invariance import Shape
-from specdec_core.rng import Rng
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
-from specdec_core.verify import verify
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate, stream
+from specdec_core.core.rng import Rng
+from specdec_core.core.rules import verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import Lookahead
+from specdec_core.model.invariance import Shape
 
 # Figure 2(b) of arXiv:2402.02057 for W = 5, N = 4, G = 2. Rows see columns. The tokens in the figure's order:
 # blue 0, orange 1-4 | green 1-5 | red 2-6 | first candidate 1-3 | second candidate 1-3.

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 from specdec_core.drafters import PromptLookup
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
 from specdec_core.viz import matcher
 
 WORDS = ["the", "cat", "sat", "and", "the", "cat", "ran", ".", "the", "cat"]

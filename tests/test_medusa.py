@@ -10,24 +10,24 @@ from drafters_for_tests import Drawing
 from laws import EXACT, PLAIN, WRONG, Draw, completed, law_error
 from tiny_models import VOCAB, tiny
 
-from specdec_core import methods
-from specdec_core.drafters import Budget, Medusa
+from specdec_core.base.errors import ModelError
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate, stream
+from specdec_core.core.rng import Rng, total_variation
+from specdec_core.core.rules import verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.core.typical import Typical, distance, generation_law, threshold
+from specdec_core.drafters import Medusa, methods, weights
+from specdec_core.drafters.feature_net import Frozen
 from specdec_core.drafters.medusa import Heads
-from specdec_core.engine import generate, stream
-from specdec_core.errors import ModelError
-from specdec_core.invariance import Shape
-from specdec_core.lm import CachedLM
-from specdec_core.rng import Rng, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.training import weights
+from specdec_core.drafters.medusa_net import MedusaHeads
+from specdec_core.model.invariance import Shape
+from specdec_core.model.lm import CachedLM
 from specdec_core.training.corpus import Batch, Corpus
-from specdec_core.training.feature_draft import Frozen
-from specdec_core.training.medusa import DECAY, MedusaHeads, MedusaObjective
+from specdec_core.training.medusa import DECAY, MedusaObjective
 from specdec_core.training.selfchat import ANSWER, USER
-from specdec_core.tree import DraftTree
-from specdec_core.typical import Typical, distance, generation_law, threshold
-from specdec_core.verify import verify
 
 PROMPT = (0, 1)
 FALLING = np.array([[0.5, 0.3, 0.1], [0.4, 0.2, 0.1], [0.3, 0.1, 0.05]])

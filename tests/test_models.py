@@ -12,8 +12,9 @@ import torch
 import transformers.utils.hub
 from safetensors.torch import load_file, save_file
 
-from specdec_core import fetch, hardware, manifest, models
-from specdec_core.errors import ModelError
+from specdec_core.base.errors import ModelError
+from specdec_core.model import fetch, hardware, manifest
+from specdec_core.model import loading as models
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,11 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core.drafters import Budget, NGramDictionary
-from specdec_core.engine import generate
-from specdec_core.rng import Rng
-from specdec_core.toy import TableLM
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import NGramDictionary
 
 WIDE = Budget(64, 64)
 

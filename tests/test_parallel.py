@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_free import FullContextLM, tiny_llama
 
-from specdec_core.drafters import Budget, Jacobi, Lookahead, NGramDictionary
-from specdec_core.engine import generate
-from specdec_core.errors import DraftError, SpecdecError
-from specdec_core.parallel import ShardedLM, shares
-from specdec_core.rng import Rng
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
+from specdec_core.base.errors import DraftError, SpecdecError
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import Jacobi, Lookahead, NGramDictionary
+from specdec_core.model.parallel import ShardedLM, shares
 
 PROMPT = [1, 2, 3, 1, 2]
 WARM = Sampling(temperature=1.0)

@@ -19,13 +19,15 @@ import tiny_gguf
 import torch
 from gguf.quants import dequantize
 
-from specdec_core import bench, fetch, gguf_files, models, peers_llama_cpp
-from specdec_core.cli import main
-from specdec_core.convert import convert
-from specdec_core.errors import ModelError
-from specdec_core.lm import CachedLM
-from specdec_core.peers_llama_cpp import LlamaCppPeer, contestants
-from specdec_core.workloads import Question
+from specdec_core.base.errors import ModelError
+from specdec_core.commands.cli import main
+from specdec_core.model import fetch
+from specdec_core.model import loading as models
+from specdec_core.model.convert import convert
+from specdec_core.model.lm import CachedLM
+from specdec_core.race import bench, gguf_files, peers_llama_cpp
+from specdec_core.race.peers_llama_cpp import LlamaCppPeer, contestants
+from specdec_core.race.workloads import Question
 
 END = 2  # the id that ends an answer of the tiny model
 NAMES = ["llama.cpp:Q4_1", "llama.cpp:Q4_1:ngram_simple"]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from laws import EXACT, PLAIN, WRONG, Draw, law_error
 
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.verify import residual, verify, without
+from specdec_core.core.rules import residual, verify, without
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 
 # Near enough that the draft is often accepted, far enough that every mistake below costs at least 0.03.
 TARGET, DRAFT = TableLM.random(4, seed=3, scale=1.0), TableLM.random(4, seed=103, scale=1.0)

@@ -4,12 +4,13 @@ import pytest
 import torch
 from test_execution import float32
 
-from specdec_core import profiling
-from specdec_core.drafters import Jacobi, NullDrafter
-from specdec_core.engine import generate
-from specdec_core.limits import Limits
-from specdec_core.lm import CachedLM
-from specdec_core.trace import PHASES
+from specdec_core.core.engine import generate
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.trace import PHASES
+from specdec_core.drafters import Jacobi
+from specdec_core.measure import profiling
+from specdec_core.measure.limits import Limits
+from specdec_core.model.lm import CachedLM
 
 PROMPT = [5, 6, 7, 8] * 5
 EXECUTIONS = ["eager"] + ["packed"] * torch.backends.mkldnn.is_available()

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import plain_logits, tiny
 
-from specdec_core.drafters import DrafterBase
-from specdec_core.engine import generate
-from specdec_core.errors import DraftError
-from specdec_core.lm import CachedLM
-from specdec_core.sampling import Sampling
-from specdec_core.stopping import Stop
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
+from specdec_core.base.errors import DraftError
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.engine import generate
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.stopping import Stop
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
+from specdec_core.model.lm import CachedLM
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -124,7 +124,7 @@ def test_no_greedy_output_of_a_tiny_model_changes(small, kind):
 @pytest.fixture(scope="module")
 def real(default_model):
     """The real model in float32, and the beginnings of two prompts, continued without any draft."""
-    from specdec_core.workloads import encode, own
+    from specdec_core.race.workloads import encode, own
 
     lm = CachedLM(default_model.model)
     questions = own(["edit_code", "write"], limit=1)

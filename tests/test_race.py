@@ -8,13 +8,14 @@ import pytest
 import tiny_model
 import torch
 
-from specdec_core import bench, peers, record, results, tables
-from specdec_core.bench import BenchError
-from specdec_core.drafters import REGISTRY, DrafterBase, PromptLookup
-from specdec_core.lm import CachedLM
-from specdec_core.sampling import Sampling
-from specdec_core.tree import DraftTree
-from specdec_core.workloads import Question
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import REGISTRY, PromptLookup
+from specdec_core.model.lm import CachedLM
+from specdec_core.race import bench, peers, record, results, tables
+from specdec_core.race.bench import BenchError
+from specdec_core.race.workloads import Question
 
 LOOKUP = "prompt_lookup"
 PEERS = ["transformers:greedy", "transformers:prompt_lookup"]

@@ -10,7 +10,7 @@ import pytest
 import tiny_model
 import torch
 
-from specdec_core.cli import main
+from specdec_core.commands.cli import main
 
 LOOKUP = "prompt_lookup"
 PEERS = ["transformers:greedy", "transformers:prompt_lookup"]

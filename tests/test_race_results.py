@@ -5,8 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_core import files, machine, methods, results, tables
-from specdec_core.rounds import Answer, Divergence, Race, Round
+from specdec_core.base import files
+from specdec_core.drafters import methods
+from specdec_core.measure import machine
+from specdec_core.race import results, tables
+from specdec_core.race.rounds import Answer, Divergence, Race, Round
 
 # The figures, by hand
 

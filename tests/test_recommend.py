@@ -8,17 +8,18 @@ import pytest
 import tiny_model
 from handmade import FLAT, advised, done
 
-from specdec_core import advice as words
-from specdec_core import methods, recommend
-from specdec_core.costs import Costs
-from specdec_core.drafters import REGISTRY, DrafterBase
-from specdec_core.errors import SpecdecError
-from specdec_core.halving import SHARES
-from specdec_core.lm import CachedLM
-from specdec_core.methods import BASELINE
-from specdec_core.sampling import Sampling
-from specdec_core.tree import DraftTree
-from specdec_core.workloads import Question
+from specdec_core.base.errors import SpecdecError
+from specdec_core.core.contract import DrafterBase
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.tree import DraftTree
+from specdec_core.drafters import REGISTRY, methods
+from specdec_core.drafters.methods import BASELINE
+from specdec_core.measure.costs import Costs
+from specdec_core.model.lm import CachedLM
+from specdec_core.race import advice as words
+from specdec_core.race import recommend
+from specdec_core.race.halving import SHARES
+from specdec_core.race.workloads import Question
 
 QUESTIONS = [
     Question("one", "echo", ("Hello hello",)),

@@ -9,13 +9,14 @@ import tiny_model
 import torch
 from handmade import advised, done
 
-from specdec_core import methods, recommend
-from specdec_core.advice import paragraph
-from specdec_core.cli import main
-from specdec_core.costs import Costs
-from specdec_core.drafters import REGISTRY, DrafterBase
-from specdec_core.methods import BASELINE
-from specdec_core.recommend import Advice
+from specdec_core.commands.cli import main
+from specdec_core.core.contract import DrafterBase
+from specdec_core.drafters import REGISTRY, methods
+from specdec_core.drafters.methods import BASELINE
+from specdec_core.measure.costs import Costs
+from specdec_core.race import recommend
+from specdec_core.race.advice import paragraph
+from specdec_core.race.recommend import Advice
 
 # Its words
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from specdec_core.drafters import NGramDictionary, NullDrafter, PromptLookup, SuffixDecoding
-from specdec_core.engine import generate
-from specdec_core.toy import TableLM
+from specdec_core.core.engine import generate
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
 
 FILE = Path(__file__).parent.parent / "benchmarks" / "replay.py"
 

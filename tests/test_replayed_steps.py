@@ -1,14 +1,15 @@
-"""specdec_core.replay: on a recorded answer a drafter takes the steps of a live run, and learns what it would."""
+"""specdec_core.race.replay: on a recorded answer a drafter takes the steps of a live run, and learns what it would."""
 
 from __future__ import annotations
 
 import pytest
 
-from specdec_core.datastore import SuffixStore
-from specdec_core.drafters import REST, Adaptive, Cascade, NGramDictionary, NullDrafter, PromptLookup, SuffixDecoding
-from specdec_core.engine import generate
-from specdec_core.replay import replay
-from specdec_core.toy import TableLM
+from specdec_core.core.engine import generate
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import REST, Adaptive, Cascade, NGramDictionary, PromptLookup, SuffixDecoding
+from specdec_core.race.replay import replay
+from specdec_core.stores import SuffixStore
 
 STORE = SuffixStore.in_memory([[0, 1, 2, 3, 4, 5, 0, 1, 3, 2, 1, 0, 4, 4, 2, 0, 1, 2, 5]], vocab_size=6)
 MAKERS = {

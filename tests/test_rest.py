@@ -19,14 +19,14 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core import methods
-from specdec_core.datastore import DatastoreError, SuffixStore, TokenizerId
-from specdec_core.datastore.build import build
-from specdec_core.drafters import REST, Budget
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import REST, methods
 from specdec_core.drafters.rest import frequent_prefixes
-from specdec_core.engine import generate
-from specdec_core.rng import Rng
-from specdec_core.toy import TableLM
+from specdec_core.stores import DatastoreError, SuffixStore, TokenizerId
+from specdec_core.stores.build import build
 
 WIDE = Budget(64, 64)
 

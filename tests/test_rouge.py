@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from specdec_core.rouge import common_subsequence, references, rouge, words
-from specdec_core.workloads import own
+from specdec_core.race.rouge import common_subsequence, references, rouge, words
+from specdec_core.race.workloads import own
 
 
 def test_by_hand():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from specdec_core.divergence import reread
-from specdec_core.engine import generate
+from specdec_core.core.engine import generate
+from specdec_core.core.toy import TableLM
+from specdec_core.measure.divergence import reread
 from specdec_core.theory import (
     BITS,
     flip_rate,
@@ -15,7 +16,6 @@ from specdec_core.theory import (
     rounded,
     spacing,
 )
-from specdec_core.toy import TableLM
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from specdec_core.rng import Rng, enumerate_law, total_variation
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
-from specdec_core.verify import Trial, accept_probability, clip, residual, verify, without
+from specdec_core.core.rng import Rng, enumerate_law, total_variation
+from specdec_core.core.rules import Trial, accept_probability, clip, residual, verify, without
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
 
 
 class Scripted:

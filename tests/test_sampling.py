@@ -6,8 +6,8 @@ import torch
 from transformers import LogitsProcessorList
 from transformers.generation import logits_process as hf
 
-from specdec_core.sampling import Sampling, softmax
-from specdec_core.tree import DraftTree
+from specdec_core.core.sampling import Sampling, softmax
+from specdec_core.core.tree import DraftTree
 
 VOCAB = 50
 CONTEXT = [3, 7, 7, 11, 0, 49]

@@ -9,11 +9,11 @@ import tiny_model
 import torch
 from transformers import GenerationConfig
 
-from specdec_core import serving
 from specdec_core.drafters import REGISTRY
-from specdec_core.methods import BASELINE, MethodError
-from specdec_core.methods import settings as switches_settings
-from specdec_core.serving import ENGINES, SGLANG, TENSORRT, TRAINED, TRANSFORMERS, VLLM, switches
+from specdec_core.drafters.methods import BASELINE, MethodError
+from specdec_core.drafters.methods import settings as switches_settings
+from specdec_core.race import serving
+from specdec_core.race.serving import ENGINES, SGLANG, TENSORRT, TRAINED, TRANSFORMERS, VLLM, switches
 
 METHODS = list(dict.fromkeys([*REGISTRY, *TRAINED]))
 

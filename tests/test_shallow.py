@@ -9,19 +9,19 @@ import torch
 from safetensors.torch import save_file
 from tiny_models import tiny
 
-from specdec_core import bench, peers
-from specdec_core.drafters import DraftModel, distilled
-from specdec_core.engine import generate
-from specdec_core.errors import ModelError
-from specdec_core.lm import CachedLM
-from specdec_core.methods import Context, MethodError, build
-from specdec_core.training import weights
+from specdec_core.base.errors import ModelError
+from specdec_core.core.engine import generate
+from specdec_core.drafters import DraftModel, distilled, weights
+from specdec_core.drafters.feature_net import Frozen
+from specdec_core.drafters.methods import Context, MethodError, build
+from specdec_core.drafters.shallow_net import ShallowDraft
+from specdec_core.model.lm import CachedLM
+from specdec_core.race import bench, peers
+from specdec_core.race.workloads import Question
 from specdec_core.training.corpus import Batch, Corpus
-from specdec_core.training.feature_draft import Frozen
 from specdec_core.training.loop import Schedule, train
 from specdec_core.training.selfchat import ANSWER, GIVEN
-from specdec_core.training.shallow import ShallowDraft, ShallowObjective
-from specdec_core.workloads import Question
+from specdec_core.training.shallow import ShallowObjective
 
 PROMPT, LENGTH = 4, 24
 
@@ -270,7 +270,7 @@ def test_a_race_with_a_draft_model_has_the_peers_assisted_generation_in_it(targe
 
 
 def test_the_peer_takes_a_draft_model_by_name_too(target, tmp_path, monkeypatch):
-    from specdec_core import models
+    from specdec_core.model import loading as models
 
     draft = tiny_model.model(seed=8)
     asked = []

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from specdec_core import fetch
-from specdec_core.errors import ModelError
-from specdec_core.training import waves, weights
+from specdec_core.base.errors import ModelError
+from specdec_core.drafters import weights
+from specdec_core.model import fetch
+from specdec_core.race.workloads import FURTHER, TASKS, own
+from specdec_core.training import waves
 from specdec_core.training.selfchat import ANSWER
-from specdec_core.workloads import FURTHER, TASKS, own
 
 NAMES = ("draft_model", "eagle", "medusa", "mtp")
 VOCAB = 49152

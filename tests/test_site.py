@@ -6,9 +6,9 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
-from specdec_core import booksite
-from specdec_core.book import BookError
-from specdec_core.bookpage import mathml
+from specdec_core.book import site as booksite
+from specdec_core.book.contents import BookError
+from specdec_core.book.page import mathml
 from specdec_core.viz.fallback import VIEW
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()

@@ -3,7 +3,7 @@
 import pytest
 from pieces import Pieces
 
-from specdec_core.stopping import Stop
+from specdec_core.core.stopping import Stop
 
 
 def follow(stop, *batches, limit=100):

@@ -18,13 +18,14 @@ from model_free import (
     tokens_read,
 )
 
-from specdec_core.drafters import Budget, SuffixDecoding
+from specdec_core.core.contract import Budget
+from specdec_core.core.engine import generate
+from specdec_core.core.rng import Rng
+from specdec_core.core.toy import TableLM
+from specdec_core.drafters import SuffixDecoding
 from specdec_core.drafters.suffix_decoding import Speculation
-from specdec_core.engine import generate
-from specdec_core.rng import Rng
-from specdec_core.suffix_memory import GrowingText, PastTexts
-from specdec_core.suffix_tree import SuffixTree, as_text
-from specdec_core.toy import TableLM
+from specdec_core.stores.suffix_memory import GrowingText, PastTexts
+from specdec_core.stores.suffix_tree import SuffixTree, as_text
 
 WIDE = Budget(64, 64)
 TEXT = st.text("abc", max_size=40)

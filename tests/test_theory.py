@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from laws import EXACT, PLAIN, Draw
 
 from specdec_core import theory
-from specdec_core.engine import Run
-from specdec_core.rng import enumerate_law
-from specdec_core.toy import TableLM
-from specdec_core.tree import DraftTree
-from specdec_core.verify import verify
+from specdec_core.core.engine import Run
+from specdec_core.core.rng import enumerate_law
+from specdec_core.core.rules import verify
+from specdec_core.core.toy import TableLM
+from specdec_core.core.tree import DraftTree
 
 ALPHAS = [0.0, 0.1, 0.425, 0.8, 0.999999, 1.0]
 chance = st.floats(0, 1)

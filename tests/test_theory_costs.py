@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specdec_core import theory
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 
 chance = st.floats(0, 1)
 

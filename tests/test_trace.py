@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from drafters_for_tests import Oracle
 
-from specdec_core.drafters import NullDrafter
-from specdec_core.engine import generate
-from specdec_core.rng import Rng
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
-from specdec_core.trace import PHASES, Step, Trace
-from specdec_core.tree import DraftTree
-from specdec_core.verify import clip, verify
+from specdec_core.core.engine import generate
+from specdec_core.core.null import NullDrafter
+from specdec_core.core.rng import Rng
+from specdec_core.core.rules import clip, verify
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
+from specdec_core.core.trace import PHASES, Step, Trace
+from specdec_core.core.tree import DraftTree
 
 SECONDS = dict(zip(PHASES, (0.5, 2.0, 0.25, 0.125, 0.0625), strict=True))
 

@@ -10,10 +10,12 @@ import torch
 from tiny_chat import Letters, chat_model, corpus
 from tiny_models import plain_logits, tiny
 
-from specdec_core.errors import ModelError, SpecdecError, UnsupportedModel
-from specdec_core.training import recipes, selfchat, waves, weights
+from specdec_core.base.errors import ModelError, SpecdecError, UnsupportedModel
+from specdec_core.drafters import weights
+from specdec_core.drafters.feature_net import FeatureDraft
+from specdec_core.training import recipes, selfchat, waves
 from specdec_core.training.corpus import Batch, Corpus
-from specdec_core.training.feature_draft import FeatureDraft, FeatureObjective, count_hits
+from specdec_core.training.feature_draft import FeatureObjective, count_hits
 from specdec_core.training.loop import Schedule, evaluate, train
 from specdec_core.training.selfchat import ANSWER, GIVEN, LOOP, USER, Chat, Template, draw
 from specdec_core.training.wave import Wave
@@ -276,8 +278,8 @@ def test_weights_are_refused_for_another_target_another_vocabulary_and_when_dama
 
 
 def test_the_command_runs_a_recipe_and_prints_its_card(loaded, text, tmp_path, monkeypatch, capsys):
-    from specdec_core import models
-    from specdec_core.cli import main
+    from specdec_core.commands.cli import main
+    from specdec_core.model import loading as models
 
     monkeypatch.setattr(models, "load", lambda *args, **kwargs: loaded_with_words(loaded))
     out = tmp_path / "out.safetensors"
@@ -309,7 +311,7 @@ def test_the_ablations_differ_from_eagle_in_one_part_each():
 
 
 def test_the_command_prints_all_cards(capsys):
-    from specdec_core import cli
+    from specdec_core.commands import cli
 
     assert cli.main(["train", "cards"]) == 0
     printed = capsys.readouterr().out

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from specdec_core.rng import Rng
-from specdec_core.tree import DraftTree
-from specdec_core.verify import verify
+from specdec_core.core.rng import Rng
+from specdec_core.core.rules import verify
+from specdec_core.core.tree import DraftTree
 
 Q = np.full((3, 4), 0.25)
 

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from specdec_core.costs import Costs
+from specdec_core.core.engine import generate
+from specdec_core.core.toy import TableLM
 from specdec_core.drafters import PromptLookup
-from specdec_core.engine import generate
-from specdec_core.toy import TableLM
+from specdec_core.measure.costs import Costs
 from specdec_core.viz import fallback, figures, forward_cost, style
 from specdec_core.viz.replay import kinds, pieces, replay, replay_html
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from specdec_core.costs import Costs
+from specdec_core.measure.costs import Costs
 from specdec_core.viz import choosing, figures
 from specdec_core.viz.choosing import Steps
 

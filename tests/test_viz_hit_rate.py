@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specdec_core.costs import Costs
+from specdec_core.measure.costs import Costs
 from specdec_core.theory import break_even_hit_rate, expected_accepted
 from specdec_core.viz import hit_rate
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_core.core.engine import generate
+from specdec_core.core.toy import TableLM
 from specdec_core.drafters import Jacobi
-from specdec_core.engine import generate
-from specdec_core.toy import TableLM
 from specdec_core.viz import jacobi, style
 
 # "." the cat sat on a; dog ran. Chapter 06's trajectory, worked by hand there.

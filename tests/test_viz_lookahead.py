@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_lookahead import FIGURE_2B, POSITIONS_2B
 
-from specdec_core.drafters import Budget, Lookahead
-from specdec_core.rng import Rng
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
+from specdec_core.drafters import Lookahead
 from specdec_core.viz import lookahead, style
 from specdec_core.viz.lookahead import Frame
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_core.datastore import SuffixStore
+from specdec_core.core.contract import Budget
+from specdec_core.core.rng import Rng
 from specdec_core.drafters import REST, SuffixDecoding
-from specdec_core.drafters.base import Budget
-from specdec_core.rng import Rng
-from specdec_core.suffix_memory import GrowingText, PastTexts
-from specdec_core.suffix_tree import as_text
+from specdec_core.stores import SuffixStore
+from specdec_core.stores.suffix_memory import GrowingText, PastTexts
+from specdec_core.stores.suffix_tree import as_text
 from specdec_core.viz import suffix_array, suffix_tree
 from specdec_core.viz.matcher import splitters
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_core.tree import DraftTree
+from specdec_core.core.tree import DraftTree
 from specdec_core.viz import style, tree_mask
 
 TREE = DraftTree.from_paths(7, [[1, 2], [1, 3], [4, 2]])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from specdec_core.core.engine import stream
+from specdec_core.core.sampling import Sampling
+from specdec_core.core.toy import TableLM
 from specdec_core.drafters import DraftModel
-from specdec_core.engine import stream
-from specdec_core.sampling import Sampling
-from specdec_core.toy import TableLM
 from specdec_core.viz import two_caches
 from specdec_core.viz.two_caches import Moment
 

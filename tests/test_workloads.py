@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from specdec_core import fetch, manifest
-from specdec_core.questions import MULTI_TURN
-from specdec_core.workloads import (
+from specdec_core.model import fetch, manifest
+from specdec_core.race.questions import MULTI_TURN
+from specdec_core.race.workloads import (
     FURTHER,
     TASKS,
     Question,

@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 from tokenizers.pre_tokenizers import ByteLevel
 
-from specdec_core import manifest
-from specdec_core.convert import convert
-from specdec_core.fetch import Source
+from specdec_core.model import manifest
+from specdec_core.model.convert import convert
+from specdec_core.model.fetch import Source
 
 LAYERS, HEADS, KV_HEADS, WIDTH, INNER = 2, 4, 2, 64, 96
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

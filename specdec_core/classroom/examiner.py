@@ -13,58 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..rng import _Branching, enumerate_law
-from . import client, reading
+from ..core.rng import _Branching, enumerate_law
+from . import messenger, reading
+from .question import Fail, Question, Slip
 from .reading import Misread, same, show
 from .wire import Handle, Other, decode, encode
 
 _LEARNT = "right for the inputs that the notebook's own check uses, wrong for others: "
 VISIBLE_SEED = 0  # what a student's own check uses; grading adds one that nobody knew
-
-
-class Fail(Exception):
-    """Why an answer does not pass."""
-
-
-@dataclass(frozen=True)
-class Slip:
-    """A usual mistake: what it gives, and what to say of it.
-
-    Attributes:
-        message: said where the answer agrees with ``wrong`` on every input.
-        wrong: the same arguments as the answer's; may raise where the mistake would.
-    """
-
-    message: str
-    wrong: Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked, and how it is judged.
-
-    Attributes:
-        id: exercise and number, ``"01.2"``.
-        name: of the function that the student writes.
-        arguments: names of its parameters, for messages.
-        cases: the inputs by a numpy generator; each a tuple of arguments.
-        right: the right value for a case, by definition and slowly.
-        slips: usual mistakes, the most specific first.
-        observe: ``observe(ask, *case, like, read)``: how a value is had from the answer; plainly calling it unless
-            given. Where the answer draws at random it is `law_of`, and the value is the law of what it returns.
-        like: a value of the right form where the right value of a case does not show it (an empty list).
-        returns: the right form in words, such as ``"a law over the vocabulary"``.
-    """
-
-    id: str
-    name: str
-    arguments: tuple[str, ...]
-    cases: Callable[[np.random.Generator], list[tuple]]
-    right: Callable[..., Any]
-    returns: str
-    slips: tuple[Slip, ...] = ()
-    observe: Callable[..., Any] | None = None
-    like: Any = None
 
 
 Ask = Callable[..., Any]
@@ -284,7 +240,7 @@ def here(function: Callable[..., Any]) -> Transport:
         def invoke(*what: Any) -> dict[str, Any]:
             return json.loads(json.dumps(serve(*json.loads(json.dumps(what)))))
 
-        return json.loads(json.dumps(client.perform(function, json.loads(json.dumps(message)), invoke)))
+        return json.loads(json.dumps(messenger.perform(function, json.loads(json.dumps(message)), invoke)))
 
     return carry
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from ..errors import SpecdecError
+from ..base.errors import SpecdecError
 from .lift import Submission, lift, notebook_of
 from .sheets import sheets
 

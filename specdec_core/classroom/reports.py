@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..files import write
+from ..base.files import write
 from .grader import GRADED, GradeError, Result
 
 _COLORS = {"right": "#0072b2", "wrong": "#d55e00"}

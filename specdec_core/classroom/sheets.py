@@ -27,8 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import SpecdecError
-from ..files import write
+from ..base.errors import SpecdecError
+from ..base.files import write
 
 SHEETS = Path(__file__).with_name("sheets.json")
 FIELDS = {"title": str, "objective": str, "prerequisite": str, "points": int, "difficulty": int, "minutes": int}
@@ -79,7 +79,7 @@ def build(source: Path) -> tuple[Any, Any, dict[str, Any]]:
     Raises:
         SheetError: if a question is not whole: a field, a hint, a cell or the region of the solution is missing.
     """
-    from .. import book
+    from ..book import contents as book
 
     number = source.stem[2:4]
     notebook = book.read(source)
@@ -214,7 +214,7 @@ def _execute(notebook: Any, source: Path) -> None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    from ..bookbuild import this_python
+    from ..book.build import this_python
 
     about = notebook.metadata.copy()
     client = NotebookClient(

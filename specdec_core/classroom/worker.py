@@ -22,9 +22,10 @@ from typing import Any
 
 import pytest
 
-from .client import PLACE, receive, send
+from .client import PLACE
 from .examiner import VISIBLE_SEED, examine
 from .fence import PLAN
+from .messenger import receive, send
 from .questions import find
 from .sheets import described
 

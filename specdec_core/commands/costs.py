@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from .options import add_model_arguments, label, natural, open_model, positive
+from .options import add_model_arguments, natural, open_model, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from .. import costs, kept_costs, machine
+    from ..measure import costs, kept_costs, machine
 
     loaded, lm = open_model(arguments)
     measured = _measure(arguments, lm)
     uncached = costs.measure_uncached(loaded.model, [max(1, arguments.context)], arguments.repeats)
     path = kept_costs.keep(measured, loaded, lm, uncached=uncached)
     threads = torch.get_num_threads()
-    print(f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
+    print(f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))
     print(f"{measured.context} tokens in the cache; median of {measured.repeats}, quartiles in brackets\n")
     print(table(measured))
@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measure(arguments: argparse.Namespace, lm: Any) -> Any:
     """Without --batches, a model that runs one sequence at a time is measured as it runs."""
-    from .. import costs
-    from ..errors import UnsupportedModel
+    from ..base.errors import UnsupportedModel
+    from ..measure import costs
 
     # What a width must yield is counted in forwards of one row, so that one is always measured.
     how = (lm, [1, *arguments.widths], arguments.context, arguments.repeats)
@@ -61,7 +61,7 @@ def table(costs: Any) -> str:
     """t(q) in milliseconds, by row what a forward must yield, and the least time a token.
 
     Example:
-        >>> from specdec_core.costs import Costs
+        >>> from specdec_core.measure.costs import Costs
         >>> print(table(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.015), (0.011, 0.020))))
           q       t(q), ms                must yield   ms a token, all accepted
           1      10.00 [10.00, 11.00]        1.00        10.00
@@ -78,7 +78,7 @@ def batch_table(costs: Any) -> str:
     """t(q, B) in milliseconds: a row for each q, a column for each B, with what each sequence must yield.
 
     Example:
-        >>> from specdec_core.costs import Costs
+        >>> from specdec_core.measure.costs import Costs
         >>> pair = Costs(256, 5, (1,), (0.012,), (0.012,), (0.012,), batch=2)
         >>> print(batch_table(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.015), (0.011, 0.020), larger=(pair,))))
         t(q, B), ms (must yield): B sequences in one forward, q rows of each

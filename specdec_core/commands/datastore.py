@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from ..datastore import DatastoreError, identify, place
-    from ..datastore.build import build
-    from ..datastore.texts import code_files, files_under, read_texts, tokenized
+    from ..stores import DatastoreError, identify, place
+    from ..stores.build import build
+    from ..stores.texts import code_files, files_under, read_texts, tokenized
 
     chat = arguments.chat or arguments.selfchat
     if not (arguments.paths or arguments.code or chat):
@@ -124,9 +124,9 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from ..datastore import SuffixStore, place, read_header
-    from ..datastore.files import HEADER
-    from ..fetch import home
+    from ..model.fetch import home
+    from ..stores import SuffixStore, place, read_header
+    from ..stores.files import HEADER
 
     if arguments.name is None:
         folders = sorted(path.parent for path in (home() / "datastores").glob(f"*/{HEADER}"))
@@ -159,8 +159,8 @@ def _describe(folder: Path, header: dict[str, Any]) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> int:
-    from ..datastore import SuffixStore
     from ..drafters.rest import frequent_prefixes
+    from ..stores import SuffixStore
 
     tokenizer = _tokenizer(arguments.model)
     store = SuffixStore.open(arguments.name, tokenizer)
@@ -191,8 +191,8 @@ def _query(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    from ..datastore import SuffixStore
-    from ..datastore.bench import contexts_of_own_source, measure, table
+    from ..stores import SuffixStore
+    from ..stores.bench import contexts_of_own_source, measure, table
 
     tokenizer = _tokenizer(arguments.model)
     store = SuffixStore.open(arguments.name, tokenizer)
@@ -206,8 +206,8 @@ def _bench(arguments: argparse.Namespace) -> int:
 def _tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
-    from ..datastore import DatastoreError
-    from ..fetch import fetch
+    from ..model.fetch import fetch
+    from ..stores import DatastoreError
 
     source = fetch() if model == "default" else model
     try:

@@ -42,13 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..base.errors import SpecdecError
+    from ..core.engine import stream
+    from ..core.sampling import Sampling
+    from ..core.stopping import Stop
     from ..drafters import Adaptive
-    from ..engine import stream
-    from ..errors import SpecdecError
-    from ..kept_costs import kept_or_none
-    from ..methods import Context, build, check
-    from ..sampling import Sampling
-    from ..stopping import Stop
+    from ..drafters.methods import build, check
+    from ..measure.context import context as build_context
+    from ..measure.kept_costs import kept_or_none
 
     check([arguments.method])
     prompt = _prompt(arguments.prompt)
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
     # They are found by the hash of the weights, which may take a while where it is not on record.
     costs = kept_or_none(loaded, lm) if Adaptive.name in arguments.method else None
-    context = Context(lm, loaded.tokenizer, costs, sampling, lambda: loaded.weights_hash)
+    context = build_context(lm, sampling, costs)
     try:
         answer = stream(
             lm,
@@ -134,7 +135,7 @@ def _colored(out: TextIO) -> bool:
 
 
 def _prompt(given: str | None) -> str:
-    from ..workloads import WorkloadError, own
+    from ..race.workloads import WorkloadError, own
 
     if given is None:
         question = own(EXAMPLE_TASK, limit=1)[0]
@@ -152,7 +153,7 @@ def _prompt(given: str | None) -> str:
 
 
 def _encode(prompt: str, tokenizer: Any, raw: bool) -> list[int]:
-    from ..workloads import encode
+    from ..race.workloads import encode
 
     return list(tokenizer(prompt)["input_ids"]) if raw else encode(prompt, tokenizer)
 

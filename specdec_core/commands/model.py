@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .. import fetch, manifest
-from ..errors import ModelError
+from ..base.errors import ModelError
+from ..model import fetch, manifest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

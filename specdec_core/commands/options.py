@@ -41,20 +41,15 @@ def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[An
     """
     import torch
 
-    from ..lm import CachedLM
-    from ..models import load
+    from ..model.lm import CachedLM
+    from ..model.loading import load
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
-    lm = CachedLM(loaded.model, execution=arguments.execution, numerics=arguments.numerics, release=release)
-    print(f"{label(loaded)}: {loaded.why} {lm.why}.", file=sys.stderr)
+    lm = CachedLM(loaded, execution=arguments.execution, numerics=arguments.numerics, release=release)
+    print(f"{loaded.label}: {loaded.why} {lm.why}.", file=sys.stderr)
     return loaded, lm
-
-
-def label(loaded: Any) -> str:
-    """A model's name for a title: its folder's, or the name by which a hub knows it."""
-    return loaded.path.name if loaded.name == "default" or str(loaded.path) == loaded.name else loaded.name
 
 
 def positive(text: str) -> int:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from .options import add_model_arguments, label, open_model, positive
+from .options import add_model_arguments, open_model, positive
 
 TASK = "edit_code"
 METHOD = "prompt_lookup"
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _memory(arguments: argparse.Namespace) -> int:
-    from .. import memory
+    from ..measure import footprint as memory
 
     dtypes = ("bfloat16", "float32") if arguments.dtype == "auto" else (arguments.dtype,)
     measured = [memory.measure(arguments.model, dtype, arguments.execution, arguments.tokens) for dtype in dtypes]
@@ -38,8 +38,9 @@ def _memory(arguments: argparse.Namespace) -> int:
 def _time(arguments: argparse.Namespace) -> int:
     import torch
 
-    from .. import invariance, limits, machine
-    from ..workloads import encode, own
+    from ..measure import limits, machine
+    from ..model import invariance
+    from ..race.workloads import encode, own
 
     both = arguments.numerics == "both"
     arguments.numerics = "fast" if both else arguments.numerics
@@ -49,7 +50,7 @@ def _time(arguments: argparse.Namespace) -> int:
     measured = limits.measure(loaded.device, loaded.dtype)
     profiles = _profiles(lm, prompt, loaded, arguments)
     threads, dtype = torch.get_num_threads(), str(loaded.dtype).removeprefix("torch.")
-    print(f"{label(loaded)}, {dtype}, {lm.execution.name}, {lm.numerics}, {threads} thread{'s' * (threads != 1)}")
+    print(f"{loaded.label}, {dtype}, {lm.execution.name}, {lm.numerics}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))
     print(f"{question.id}: {len(prompt)} tokens, then {arguments.tokens} new ones; {arguments.repeats} repeats")
     print(f"limits measured just now: {measured.bandwidth / 1e9:.1f} GB/s read from memory, ", end="")
@@ -70,12 +71,12 @@ def _time(arguments: argparse.Namespace) -> int:
 
 def _profiles(lm: Any, prompt: Sequence[int], loaded: Any, arguments: argparse.Namespace) -> list[Any]:
     """Of an autoregressive step, and of a step with a draft."""
-    from ..drafters import NullDrafter
-    from ..methods import Context, build
-    from ..profiling import profile
-    from ..stopping import Stop
+    from ..core.null import NullDrafter
+    from ..core.stopping import Stop
+    from ..drafters.methods import Context, build
+    from ..measure.profiling import profile
 
-    lookup = build(METHOD, Context(lm, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash))
+    lookup = build(METHOD, Context(lm))
     run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": Stop(loaded.stop_ids)}
     return [
         profile(lm, prompt, NullDrafter(), **run),
@@ -88,8 +89,8 @@ def table(profiles: Sequence[Any], limits: Any) -> str:
 
     Rows below "forward" are what lies outside the target's forward.
     """
-    from ..profiling import LOOP
-    from ..trace import PHASES
+    from ..core.trace import PHASES
+    from ..measure.profiling import LOOP
 
     def line(name: str, cells: Sequence[tuple[str, str, str]]) -> str:
         return (f"{name:26}" + "".join(f"{ms:>16}{share:>8}{least:>10}" for ms, share, least in cells)).rstrip()
@@ -116,7 +117,7 @@ def table(profiles: Sequence[Any], limits: Any) -> str:
 
 def words(one: Any, limits: Any) -> str:
     """How near a forward comes to the memory limit, and what stands between."""
-    from ..profiling import ATTENTION, OTHER
+    from ..measure.profiling import ATTENTION, OTHER
 
     weights = sum(work.bytes for part, work in one.work.items() if part != ATTENTION)
     forward, least = one.phases["forward"], one.limit(limits)

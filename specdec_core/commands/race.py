@@ -9,7 +9,7 @@ from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
-from .options import add_model_arguments, label, minutes, natural, open_model, positive, temperature
+from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
 
 QUICK = {"limit": 1, "max_new_tokens": 48}
 USUAL = {"limit": None, "max_new_tokens": 128}
@@ -63,8 +63,8 @@ def _peers(text: str) -> tuple[str, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..halving import in_turns
-    from ..machine import commit, describe
+    from ..measure.machine import commit, describe
+    from ..race.halving import in_turns
 
     date = datetime.now()
     for name, value in (QUICK if arguments.quick else USUAL).items():
@@ -86,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _methods(arguments: argparse.Namespace) -> list[str]:
-    from ..bench import BenchError
-    from ..methods import check, split
+    from ..drafters.methods import check, split
+    from ..race.bench import BenchError
 
     if LLAMA_CPP in arguments.peer:
-        from ..peers_llama_cpp import module
+        from ..race.peers_llama_cpp import module
 
         module()  # raises here and now if it is not installed
     elif arguments.gguf:
@@ -102,8 +102,8 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
 
 def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
     """The questions, and where they come from."""
-    from ..manifest import file_hash
-    from ..workloads import WorkloadError, own, read_questions
+    from ..model.manifest import file_hash
+    from ..race.workloads import WorkloadError, own, read_questions
 
     tasks = None
     if arguments.tasks is not None:
@@ -131,9 +131,9 @@ def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
 
 def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any]) -> tuple[Any, Any, dict]:
     """The loaded model, the race run on it, and its settings."""
-    from ..bench import race
-    from ..kept_costs import kept_or_none
-    from ..sampling import Sampling
+    from ..core.sampling import Sampling
+    from ..measure.kept_costs import kept_or_none
+    from ..race.bench import race
 
     loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
     engines = _engines(arguments, methods, questions, loaded)
@@ -162,8 +162,8 @@ def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any
 
 def _engines(arguments: argparse.Namespace, methods: list[str], questions: list[Any], loaded: Any) -> dict[str, Any]:
     """Contestants of llama.cpp."""
-    from .. import peers_llama_cpp
-    from ..bench import BenchError, room
+    from ..race import peers_llama_cpp
+    from ..race.bench import BenchError, room
 
     if LLAMA_CPP not in arguments.peer:
         return {}
@@ -181,9 +181,9 @@ def _settings(
 
     import torch
 
-    from ..bench import WARMUP_TOKENS
-    from ..methods import settings
-    from ..peers import contestants
+    from ..drafters.methods import settings
+    from ..race.bench import WARMUP_TOKENS
+    from ..race.peers import contestants
 
     rivals = contestants(loaded.model, loaded.stop_ids, methods) if TRANSFORMERS in arguments.peer else {}
     theirs = {"attention": loaded.model.config._attn_implementation, "other": "transformers' defaults"}
@@ -206,11 +206,11 @@ def _settings(
 
 
 def _record(arguments, race, loaded, settings, date, machine, commit) -> dict[str, Any]:
-    from .. import record
+    from ..race import record
 
     model = {
         "name": record.home_hidden(loaded.name),
-        "label": label(loaded),
+        "label": loaded.label,
         "architecture": type(loaded.model).__name__,
         "parameters": loaded.parameters,
         "weights_hash": loaded.weights_hash,
@@ -226,7 +226,7 @@ def _record(arguments, race, loaded, settings, date, machine, commit) -> dict[st
 
 def _make_room(folder: Path, json_file: Path | None) -> bool:
     """Make the places of the results before an hour of measuring; True if `folder` is new."""
-    from ..bench import BenchError
+    from ..race.bench import BenchError
 
     try:
         if json_file is not None:
@@ -244,9 +244,9 @@ def _make_room(folder: Path, json_file: Path | None) -> bool:
 
 def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int:
     """Write the results, print the table, and return the exit status."""
-    from .. import peers_llama_cpp, record, tables
-    from ..bench import BenchError
-    from ..files import write
+    from ..base.files import write
+    from ..race import peers_llama_cpp, record, tables
+    from ..race.bench import BenchError
     from ..viz.race import caption, images, title
 
     table = tables.cells(content["rows"], content["details"])

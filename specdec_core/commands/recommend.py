@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from .options import add_model_arguments, label, minutes, natural, open_model, positive, temperature
+from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from ..advice import ran
-    from ..methods import check, split
-    from ..recommend import INTERRUPTED, recommend
-    from ..sampling import Sampling
-    from ..workloads import own, read_questions
+    from ..core.sampling import Sampling
+    from ..drafters.methods import check, split
+    from ..race.advice import ran
+    from ..race.recommend import INTERRUPTED, recommend
+    from ..race.workloads import own, read_questions
 
     for path in (arguments.out, arguments.json):
         if path is not None:
@@ -70,14 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
         weights_hash=lambda: loaded.weights_hash,
     )
     threads = torch.get_num_threads()
-    place = f"{label(loaded)}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
+    place = f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
     _leave(arguments, advice, f"{place}; {ran(advice)}", _record(arguments, advice, loaded, lm, costs))
     return 130 if advice.stopped == INTERRUPTED else 0
 
 
 def _costs(loaded: Any, lm: Any) -> Any:
     """t(q): kept from before, or measured now."""
-    from .. import costs, kept_costs
+    from ..measure import costs, kept_costs
 
     if found := kept_costs.kept_or_none(loaded, lm):
         return found
@@ -90,8 +90,8 @@ def _costs(loaded: Any, lm: Any) -> Any:
 
 def engines(method: str) -> dict[str, Any]:
     """The switches of serving engines for a method by name; none for one that they do not know of."""
-    from ..methods import MethodError, parse, settings
-    from ..serving import switches
+    from ..drafters.methods import MethodError, parse, settings
+    from ..race.serving import switches
 
     try:
         return switches(parse(method)[0], settings(method))
@@ -103,12 +103,12 @@ def _leave(arguments: argparse.Namespace, advice: Any, caption: str, record: dic
     import json
     import shlex
 
-    from .. import tables
-    from ..advice import COLUMNS, LEGEND, paragraph, rows
-    from ..errors import SpecdecError
-    from ..files import write
-    from ..methods import BASELINE
-    from ..record import home_hidden
+    from ..base.errors import SpecdecError
+    from ..base.files import write
+    from ..drafters.methods import BASELINE
+    from ..race import tables
+    from ..race.advice import COLUMNS, LEGEND, paragraph, rows
+    from ..race.record import home_hidden
 
     text, table = paragraph(advice), rows(advice)
     ready = f"specdec generate --method {shlex.quote(advice.method)} PROMPT"
@@ -147,10 +147,11 @@ def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, co
 
     import torch
 
-    from .. import machine, record
-    from ..advice import paragraph
-    from ..manifest import file_hash
-    from ..methods import settings
+    from ..drafters.methods import settings
+    from ..measure import machine
+    from ..model.manifest import file_hash
+    from ..race import record
+    from ..race.advice import paragraph
 
     def plain(value: Any) -> Any:
         """JSON has no infinity."""
@@ -200,7 +201,7 @@ def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, co
 
 def _check_place(path: Path) -> None:
     """Refuse a place where no file can be written."""
-    from ..errors import SpecdecError
+    from ..base.errors import SpecdecError
 
     there = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK):

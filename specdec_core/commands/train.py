@@ -51,7 +51,8 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..training import recipes, waves, weights
+    from ..drafters import weights
+    from ..training import recipes, waves
 
     if arguments.name == "list":
         for recipe in recipes.RECIPES.values():
@@ -80,8 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
-    from ..errors import SpecdecError
-    from ..training import recipes, weights
+    from ..base.errors import SpecdecError
+    from ..drafters import weights
+    from ..training import recipes
     from ..training.corpus import Corpus
 
     if arguments.name not in recipes.RECIPES:
@@ -105,7 +107,7 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
 def _load(arguments: argparse.Namespace) -> Any:
     import torch
 
-    from ..models import load
+    from ..model.loading import load
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)

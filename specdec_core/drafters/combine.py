@@ -7,14 +7,14 @@ past steps, never from the tokens of a draft that was drawn by chance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import reduce
 
 import numpy as np
 
-from ..rng import Rng
-from ..tree import DraftTree
-from .base import Budget, Drafter, DrafterBase
+from ..core.contract import Budget, Drafter, DrafterBase
+from ..core.rng import Rng
+from ..core.tree import DraftTree
+from .methods import Context, MethodError, build
 
 
 class Cascade(DrafterBase):
@@ -52,9 +52,9 @@ class Cascade(DrafterBase):
         self.match_len = 0
 
     @classmethod
-    def build(cls, context: Any, first: str = "prompt_lookup", second: str = "suffix_decoding") -> Cascade:
+    def build(cls, context: Context, first: str = "prompt_lookup", second: str = "suffix_decoding") -> Cascade:
         """From the names of two drafters, each with its default settings."""
-        return cls(_by_name(first, context), _by_name(second, context))
+        return cls(_made(first, context), _made(second, context))
 
     def reset(self, context: Sequence[int]) -> None:
         self.first.reset(context)
@@ -67,7 +67,7 @@ class Cascade(DrafterBase):
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         tree = self.first.propose(context, budget, rng)
-        self.match_len = getattr(self.first, "match_len", 0) if tree.size else 0
+        self.match_len = self.first.match_len if tree.size else 0
         return tree if tree.size else self.second.propose(context, budget, rng)
 
     def observe(self, context, tree, verdict, out) -> None:
@@ -140,8 +140,8 @@ class Adaptive(DrafterBase):
         self._unjudged: list[_Proposal] = []
 
     @classmethod
-    def build(cls, context: Any, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
-        """From the name of a drafter; t(q) is that of ``context.costs``, or measured once if there is none.
+    def build(cls, context: Context, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
+        """From the name of a drafter and t(q) of the context; what a draft costs is measured too, where a model makes it.
 
         ``method`` may be a cascade, such as "suffix_decoding>rest": worth having where there is a datastore.
 
@@ -149,17 +149,16 @@ class Adaptive(DrafterBase):
         here, what is too short is not made longer. Replayed over the own prompts (benchmarks/replay.py), it was
         the faster choice, on average over the tasks, than prompt lookup, n-grams or their cascade at every slope
         of t(q), from 0.01 to 0.5 of t(1) a row.
-
-        What a draft costs is measured too, where a model makes it.
         """
-        from ..draft_cost import draft_seconds
-
-        drafter = _by_name(method, context, cut=True)
-        t = _steps(context.costs or _measured(context.lm))
-        if drafter.has_model:
-            dear = draft_seconds(context.lm, drafter, sampling=context.sampling)
-            return cls(drafter, t, dear, explore)
-        return cls(drafter, t, explore=explore)
+        drafter = _made(method, context, cut=True)
+        if context.t is None:
+            raise MethodError("adaptive decides by t(q), which is not known here; build it with measure.context(lm)")
+        if not drafter.has_model:
+            return cls(drafter, context.t, explore=explore)
+        if context.draft_seconds is None:
+            raise MethodError(f"{drafter.name} takes time to draft, which is not known here; "
+                              f"build it with measure.context(lm)")  # fmt: skip
+        return cls(drafter, context.t, context.draft_seconds(drafter), explore)
 
     def reset(self, context: Sequence[int]) -> None:
         """A new request. What was learned about the drafter is kept."""
@@ -185,7 +184,7 @@ class Adaptive(DrafterBase):
             return tree
         if not tree.size:
             return tree
-        rows = self._rows(getattr(self.drafter, "match_len", 0), tree.size)
+        rows = self._rows(self.drafter.match_len, tree.size)
         self._unjudged.append(_Proposal(tree, rows, len(context)))
         if not tree.candidate.all():
             nodes = self._choose(rows, tree.size, np.array([0, tree.size]), trials=True)
@@ -286,39 +285,10 @@ class _Rows:
 
 
 # Settings of a drafter that `Adaptive` cuts, where its defaults are sparing.
-_LONGER = {"suffix_decoding": {"offset": 4.0}}
+_LONGER = {"suffix_decoding": "suffix_decoding:offset=4.0"}
 
 
-def _by_name(name: str, context: Any, cut: bool = False) -> Drafter:
+def _made(name: str, context: Context, cut: bool = False) -> Drafter:
     """A drafter with its default settings, longer ones if its drafts will be cut; "a>b" is a cascade."""
-    from ..errors import SpecdecError
-    from . import REGISTRY
-
-    first, cascade, second = name.partition(">")
-    if cascade:
-        return Cascade(_by_name(first, context, cut), _by_name(second, context, cut))
-    if name not in REGISTRY:
-        raise SpecdecError(f"no method {name!r}; choose from: {', '.join(REGISTRY)}.")
-    cls = REGISTRY[name]
-    settings = _LONGER.get(name, {}) if cut else {}
-    return cls.build(context, **settings) if hasattr(cls, "build") else cls(**settings)
-
-
-@lru_cache(maxsize=1)
-def _measured(lm: Any) -> Any:
-    """Costs of this model as it runs here."""
-    from ..costs import measure
-
-    widths = [q for q in (1, 2, 4, 8, 16, 32, 64) if q <= lm.max_length // 2]
-    return measure(lm, widths, context=min(128, lm.max_length // 2), repeats=3)
-
-
-def _steps(costs: Any) -> Callable[[int], float]:
-    """t(q) for every q >= 1, beyond the widest forward measured in proportion to q.
-
-    Where more rows took less time the machine was busy with something else: a forward takes no longer than one of
-    more rows.
-    """
-    widest = costs.widths[-1]
-    times = np.minimum.accumulate([costs.t(q) for q in range(widest, 0, -1)])[::-1]
-    return lambda q: float(times[min(q, widest) - 1]) * max(1.0, q / widest)
+    drafters = [build(_LONGER.get(part, part) if cut else part, context) for part in name.split(">")]
+    return reduce(lambda second, first: Cascade(first, second), reversed(drafters))

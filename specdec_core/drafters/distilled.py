@@ -1,6 +1,6 @@
 """The draft model distilled from a target, put together: layers from a file, embedding and head from the target.
 
-The file holds the layers alone (see `training.shallow`). The embedding is looked up where the target has it; only the
+The file holds the layers alone (see `shallow_net`). The embedding is looked up where the target has it; only the
 rows of the head that are drafted exist a second time.
 """
 
@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM
 
-from ..errors import ModelError
-from ..lm import CachedLM
-from ..training import weights
-from ..training.shallow import shallow_config
+from ..base.errors import ModelError
+from ..model.lm import CachedLM
+from . import weights
+from .shallow_net import shallow_config
 
 _SHARED = {"model.embed_tokens.weight", "lm_head.weight"}
 
@@ -64,7 +64,7 @@ def assemble(config: Any, tensors: dict[str, torch.Tensor], embedding: nn.Module
 
     Args:
         config: the target's.
-        tensors: of a `training.shallow.ShallowDraft`, by its names.
+        tensors: of a `shallow_net.ShallowDraft`, by its names.
         embedding: used as it is.
         head: (K, D), used as it is.
 

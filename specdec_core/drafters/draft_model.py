@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import SpecdecError
-from ..interface import LanguageModel
-from ..rng import Rng
-from ..sampling import Sampling
-from ..tree import DraftTree
-from .base import Budget, DrafterBase
+from ..base.errors import SpecdecError
+from ..core.contract import Budget, DrafterBase, LanguageModel
+from ..core.rng import Rng
+from ..core.sampling import Sampling
+from ..core.tree import DraftTree
 
 
 class DraftModel(DrafterBase):
@@ -41,7 +40,7 @@ class DraftModel(DrafterBase):
     Raises:
         ValueError: for ``num_tokens`` below 1, or ``ids`` that do not name a token of the target for each row.
 
-    >>> from specdec_core.toy import TableLM
+    >>> from specdec_core.core.toy import TableLM
     >>> circle = TableLM(np.roll(np.eye(4), 1, axis=1))
     >>> drafter = DraftModel(circle, num_tokens=3)
     >>> drafter.reset([0])
@@ -80,8 +79,8 @@ class DraftModel(DrafterBase):
             SpecdecError: a model whose tokenizer is not the target's, or weights of another target.
             ValueError: for a vocabulary of another name.
         """
-        from ..lm import CachedLM
-        from ..models import load
+        from ..model.lm import CachedLM
+        from ..model.loading import load
         from . import distilled
 
         if vocabulary not in ("reduced", "full"):

@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..rng import Rng
-from ..sampling import Sampling
-from ..tree import DraftTree
-from .base import Budget
+from ..core.contract import Budget
+from ..core.rng import Rng
+from ..core.sampling import Sampling
+from ..core.tree import DraftTree
 from .feature import Continues, FeatureDrafter, load
 
 TREES = ("dynamic", "static", "chain")

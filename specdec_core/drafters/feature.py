@@ -1,6 +1,6 @@
 """What MTP and EAGLE share: the trained module at work, and the states that it continues.
 
-The module (`training.feature_draft`) turns the target's state f_i and the next token t_{i+1} into a guess of f_{i+1},
+The module (`feature_net`) turns the target's state f_i and the next token t_{i+1} into a guess of f_{i+1},
 whose law drafts t_{i+2}. Place i is such a pair; it stands at rotary position i and attends to the places before it.
 
 A step begins with the places whose true states have become known: those of the tokens that the last step emitted.
@@ -18,14 +18,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..cache import Flight, KVCache
-from ..errors import DraftError, ModelError
-from ..interface import LMOutput
-from ..rng import Rng
-from ..sampling import Sampling, argmax
-from ..tree import DraftTree
-from ..verify import Verdict
-from .base import Budget, DrafterBase
+from ..base.errors import DraftError, ModelError
+from ..core.contract import Budget, DrafterBase, LMOutput
+from ..core.rng import Rng
+from ..core.rules import Verdict
+from ..core.sampling import Sampling, argmax
+from ..core.tree import DraftTree
+from ..model.cache import Flight, KVCache
 
 _CHUNK = 256  # places read in one forward
 
@@ -67,13 +66,13 @@ class FeatureModel:
     could.
 
     Args:
-        module: a `training.feature_draft.FeatureDraft`, in the dtype and on the device it is to run in.
+        module: a `feature_net.FeatureDraft`, in the dtype and on the device it is to run in.
         embed: the target's embedding, such as `lm.CachedLM.embed`.
     """
 
     def __init__(self, module: Any, embed: Callable[[torch.Tensor], torch.Tensor]):
-        from ..execution import llama
-        from ..execution.packed import PackedLinear, PackedNorm, no_kernels
+        from ..model.execution import llama
+        from ..model.execution.packed import PackedLinear, PackedNorm, no_kernels
 
         weight = module.join.weight
         self.dtype, self.device, self._embed = weight.dtype, weight.device, embed
@@ -259,8 +258,8 @@ def load(name: str, lm: Any, weights_hash: Callable[[], str] | None) -> FeatureM
         ModelError: if there are no such weights, they are another target's or another kind of drafter's, or it is
             not known which weights the target has.
     """
-    from ..training import weights
-    from ..training.feature_draft import FeatureDraft, Frozen
+    from . import weights
+    from .feature_net import FeatureDraft, Frozen
 
     path = weights.shipped(name)
     if weights_hash is None:

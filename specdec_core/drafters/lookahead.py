@@ -24,11 +24,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..interface import LMOutput
-from ..rng import Rng
-from ..tree import DraftTree
-from ..verify import Verdict
-from .base import Budget, DrafterBase
+from ..core.contract import Budget, DrafterBase, LMOutput
+from ..core.rng import Rng
+from ..core.rules import Verdict
+from ..core.tree import DraftTree
 from .jacobi import random_tokens
 
 

@@ -22,14 +22,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..errors import ModelError
-from ..interface import LMOutput
-from ..rng import Rng
-from ..sampling import Sampling
+from ..base.errors import ModelError
+from ..core.contract import Budget, DrafterBase, LMOutput
+from ..core.rng import Rng
+from ..core.rules import Verdict
+from ..core.sampling import Sampling
+from ..core.tree import DraftTree
 from ..theory.trees import grow_tree
-from ..tree import DraftTree
-from ..verify import Verdict
-from .base import Budget, DrafterBase
 
 
 class Medusa(DrafterBase):
@@ -175,12 +174,12 @@ class Heads:
     """Trained heads, all answering in one product with the projection.
 
     Args:
-        module: `training.medusa.MedusaHeads`.
+        module: `medusa_net.MedusaHeads`.
         head: (K, D) the rows of the projection.
     """
 
     def __init__(self, module: nn.Module, head: torch.Tensor):
-        from ..execution.packed import PackedLinear, no_kernels
+        from ..model.execution.packed import PackedLinear, no_kernels
 
         layer = nn.Linear(head.shape[1], len(head), bias=False, device="meta")
         layer.weight = nn.Parameter(head, requires_grad=False)
@@ -206,9 +205,9 @@ def load(name: str, lm: Any, weights_hash: Callable[[], str] | None) -> tuple[He
         ModelError: if there are no such weights, they are another target's or no heads, or it is not known which
             weights the target has.
     """
-    from ..training import weights
-    from ..training.feature_draft import Frozen
-    from ..training.medusa import MedusaHeads
+    from . import weights
+    from .feature_net import Frozen
+    from .medusa_net import MedusaHeads
 
     if weights_hash is None:
         raise ModelError("Medusa's heads belong to one target, and it is not known which weights this one has; "

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..rng import Rng
-from ..sampling import Sampling
-from ..tree import DraftTree
-from .base import Budget
+from ..core.contract import Budget
+from ..core.rng import Rng
+from ..core.sampling import Sampling
+from ..core.tree import DraftTree
 from .feature import Continues, FeatureDrafter, load
 
 

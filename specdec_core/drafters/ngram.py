@@ -12,9 +12,9 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ..rng import Rng
-from ..tree import DraftTree
-from .base import Budget, DrafterBase
+from ..core.contract import Budget, DrafterBase
+from ..core.rng import Rng
+from ..core.tree import DraftTree
 
 
 class NGramDictionary(DrafterBase):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..rng import Rng
-from ..tree import DraftTree
-from .base import Budget, DrafterBase
+from ..core.contract import Budget, DrafterBase
+from ..core.rng import Rng
+from ..core.tree import DraftTree
 
 
 class PromptLookup(DrafterBase):

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..datastore import SuffixStore
-from ..rng import Rng
-from ..tree import DraftTree
-from .base import Budget, DrafterBase
+from ..core.contract import Budget, DrafterBase
+from ..core.rng import Rng
+from ..core.tree import DraftTree
+from ..stores import SuffixStore
 
 
 class REST(DrafterBase):

@@ -10,11 +10,11 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..rng import Rng
-from ..suffix_memory import GrowingText, PastTexts
-from ..suffix_tree import as_text
-from ..tree import DraftTree
-from .base import Budget, DrafterBase
+from ..core.contract import Budget, DrafterBase
+from ..core.rng import Rng
+from ..core.tree import DraftTree
+from ..stores.suffix_memory import GrowingText, PastTexts
+from ..stores.suffix_tree import as_text
 
 
 @dataclass(frozen=True)

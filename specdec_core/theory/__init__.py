@@ -20,6 +20,7 @@ t(q)    `t`           time of one target forward over q rows, any unit as long a
 
 from .acceptance import (
     acceptance_rate,
+    alpha_for,
     expected_accepted,
     expected_tokens,
     expected_tokens_by_depth,
@@ -35,6 +36,7 @@ from .lookahead import (
     lookahead_step_tokens,
     step_compression,
 )
+from .roofline import ridge, roofline
 from .rounding import (
     BITS,
     flip_rate,
@@ -44,7 +46,7 @@ from .rounding import (
     rounded,
     spacing,
 )
-from .speed import best_gamma, best_gamma_measured, measured_cost, speedup, speedup_measured
+from .speed import best_gamma, best_gamma_measured, speedup, speedup_measured
 from .trees import BestTree, best_tree, expected_tokens_tree, grow_tree
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "AlphaF",
     "BestTree",
     "acceptance_rate",
+    "alpha_for",
     "best_gamma",
     "best_gamma_measured",
     "best_tree",
@@ -72,9 +75,10 @@ __all__ = [
     "identical_probability",
     "law_shift_bound",
     "lookahead_step_tokens",
-    "measured_cost",
     "near_tie_density",
     "residual_denominators",
+    "ridge",
+    "roofline",
     "rounded",
     "spacing",
     "speedup",

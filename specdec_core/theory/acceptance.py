@@ -130,3 +130,24 @@ def _laws(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(p) != len(q):
         raise ValueError(f"p and q must be laws over one vocabulary; got lengths {len(p)} and {len(q)}")
     return p, q
+
+
+def alpha_for(tokens: float, gamma: int) -> float:
+    """The acceptance probability at which gamma drafted tokens yield so many tokens a call on average.
+
+    Inverts 1 + alpha + ... + alpha^gamma, the expectation if every drafted token is accepted with probability
+    alpha, the next one included (Leviathan et al. 2023, arXiv:2211.17192, equation 1; derived in chapter 02).
+
+    Raises:
+        ValueError: for tokens outside 1 ... gamma + 1, which no alpha gives.
+
+    >>> round(alpha_for(3.3616, gamma=4), 6)
+    0.8
+    """
+    if not 1 <= tokens <= gamma + 1:
+        raise ValueError(f"{gamma} drafted tokens yield 1 ... {gamma + 1} tokens a call; got {tokens}")
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(middle**k for k in range(gamma + 1)) < tokens else (low, middle)
+    return (low + high) / 2

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_dr
 
     Args:
         alphas: (gamma_max,) conditional acceptance by depth; ``[alpha] * gamma_max`` for a constant one.
-        t: time of a target forward over q rows, for q = 1 ... gamma_max + 1, such as `measured_cost` gives.
+        t: time of a target forward over q rows, for q = 1 ... gamma_max + 1, such as `measure.Costs.t`.
         t_draft: time to draft one token, >= 0, in the unit of t.
 
     Returns:
@@ -113,36 +113,6 @@ def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_dr
         speedup_measured(expected_tokens_by_depth(alphas[:g]), checks.cost(t, g + 1), g * t_draft, t_1)
         for g in range(len(alphas) + 1)
     ])  # fmt: skip
-
-
-def measured_cost(times: Mapping[int, float]) -> Callable[[int], float]:
-    """t(q) from measurements at some q: linear between them, refused outside.
-
-    Args:
-        times: rows of a forward -> its time, any one unit.
-
-    Returns:
-        a function of q.
-
-    Raises:
-        ValueError: if there is no measurement, a q is not an integer >= 1, or a time is not positive; and,
-            when called, for a q outside the measured range, where a line would be a guess.
-
-    >>> t = measured_cost({1: 10.0, 8: 10.7, 16: 13.5})
-    >>> round(t(1), 6), round(t(12), 6)
-    (10.0, 12.1)
-    """
-    if not times:
-        raise ValueError("t(q) needs at least one measurement; got none")
-    rows = np.array(sorted(checks.count("q", q, 1) for q in times))
-    heights = np.array([checks.positive(f"t({q})", times[q]) for q in rows.tolist()])
-
-    def t(q: int) -> float:
-        if not rows[0] <= q <= rows[-1]:
-            raise ValueError(f"t(q) was measured for q = {rows[0]} ... {rows[-1]}; measure q = {q} as well")
-        return float(np.interp(q, rows, heights))
-
-    return t
 
 
 def _first_best(values: Sequence[float]) -> int:

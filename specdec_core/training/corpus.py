@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
-from ..errors import SpecdecError
+from ..base.errors import SpecdecError
 from .selfchat import ANSWER, LOOP, USER
 
 HELD_OUT = 16  # one conversation in so many is never trained on

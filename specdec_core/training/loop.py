@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from ..errors import SpecdecError
-from ..files import whole
+from ..base.errors import SpecdecError
+from ..base.files import whole
 from .corpus import Batch, Corpus
 
 EVALUATED = 96  # held-out conversations of one evaluation, at most

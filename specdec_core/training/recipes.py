@@ -13,14 +13,17 @@ from typing import Any
 
 import torch
 
-from .. import machine
-from ..errors import SpecdecError
+from ..base.errors import SpecdecError
+from ..drafters.feature_net import FeatureDraft, Frozen
+from ..drafters.medusa_net import MedusaHeads
+from ..drafters.shallow_net import ShallowDraft
+from ..drafters.weights import Card, read, write
+from ..measure import machine
 from .corpus import Corpus
-from .feature_draft import FeatureDraft, FeatureObjective, Frozen
+from .feature_draft import FeatureObjective
 from .loop import Objective, Schedule, train
-from .medusa import MedusaHeads, MedusaObjective
-from .shallow import ShallowDraft, ShallowObjective
-from .weights import Card, read, write
+from .medusa import MedusaObjective
+from .shallow import ShallowObjective
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from functools import partial
 import torch
 from transformers import PreTrainedModel
 
-from ..errors import UnsupportedModel
-from ..execution import llama, packed
+from ..base.errors import UnsupportedModel
+from ..model.execution import llama, packed
 
 _BLOCK = 64
 

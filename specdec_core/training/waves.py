@@ -17,10 +17,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tqdm import tqdm
 
-from .. import files
-from ..datastore import identify
-from ..errors import SpecdecError
-from ..fetch import home
+from ..base import files
+from ..base.errors import SpecdecError
+from ..model.fetch import home
+from ..stores import identify
 from .corpus import HELD_OUT
 from .selfchat import ANSWER, LOOP, Template, begin, run
 from .wave import Wave

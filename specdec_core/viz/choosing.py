@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import Costs
+from ..measure.costs import Costs
 from . import figures, style
 from .fallback import show
 

@@ -74,17 +74,16 @@ def provenance(model: Any) -> dict[str, Any]:
     >>> provenance(None)["model"] is None
     True
     """
-    from .. import machine
+    from ..measure import machine
 
     if model is None:
         about = dict.fromkeys(("model", "weights_sha256", "dtype", "device", "threads", "machine"))
         return {**about, "versions": machine.versions()}
     import torch
 
-    from ..commands.options import label
 
     return {
-        "model": label(model),
+        "model": model.label,
         "weights_sha256": model.weights_hash,
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": str(model.device),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..costs import Costs, alpha_for
+from ..measure.costs import Costs
+from ..theory import alpha_for
 from . import figures, style
 from .fallback import show
 

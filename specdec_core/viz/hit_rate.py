@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..costs import Costs, alpha_for
-from ..theory import expected_accepted, hit_rate_speedup
+from ..measure.costs import Costs
+from ..theory import alpha_for, expected_accepted, hit_rate_speedup
 from . import figures, style
 from .fallback import show
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from ..machine import in_words
-from ..results import ALL
-from ..trace import PHASES
+from ..core.trace import PHASES
+from ..measure.machine import in_words
+from ..race.results import ALL
 from . import style
 
 _GRAYS = ("#f7f7f7", "#cccccc", "#969696", "#525252", "#000000")  # a phase each

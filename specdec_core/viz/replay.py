@@ -11,7 +11,7 @@ from html import escape
 from itertools import accumulate, groupby
 from typing import Any
 
-from ..trace import Trace
+from ..core.trace import Trace
 from .fallback import show
 
 # kind: (what the legend says, element, style). The elements alone still mark where a page drops the styles.

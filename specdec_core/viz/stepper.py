@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..rng import pick_at
-from ..verify import accept_probability, residual
+from ..core.rng import pick_at
+from ..core.rules import accept_probability, residual
 from .fallback import show
 
 STEPS = ("p and q", "draw", "test", "outcome")

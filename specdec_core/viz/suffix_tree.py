@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ..core.contract import Budget
+from ..core.rng import Rng
 from ..drafters import SuffixDecoding
-from ..drafters.base import Budget
-from ..rng import Rng
-from ..suffix_tree import as_text
+from ..stores.suffix_tree import as_text
 from .fallback import show
 from .matcher import LOOKS, splitters
 
@@ -71,7 +71,7 @@ def read(past: Sequence[str], now: str, nodes: int, depth: int, factor: float) -
 def branches(memory: Any, start: str) -> list[tuple[int, str, int]]:
     """The counted tree below ``start``: (level, label, count), a new line only where a count changes.
 
-    >>> from ..suffix_memory import GrowingText
+    >>> from ..stores.suffix_memory import GrowingText
     >>> text = GrowingText(depth=4)
     >>> for char in "abcdabceabc":
     ...     text.append(char)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tree import DraftTree
+from ..core.tree import DraftTree
 from .fallback import show
 from .jacobi import label
 

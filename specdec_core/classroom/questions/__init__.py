@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from ...errors import SpecdecError
-from ..examiner import Question
+from ...base.errors import SpecdecError
+from ..question import Question
 
 
 def find(question: str) -> Question:

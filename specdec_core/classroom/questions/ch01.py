@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...rng import enumerate_law
-from ..examiner import Question, Slip, law_of
+from ...core.rng import enumerate_law
+from ..examiner import law_of
+from ..question import Question, Slip
 from ..reading import Exact
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from ..examiner import Question, Slip
+from ..question import Question, Slip
 from .ch01 import laws
 
 # 03.1

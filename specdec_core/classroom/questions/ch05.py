@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..examiner import Question, Slip
+from ..question import Question, Slip
 
 
 def text(rng: np.random.Generator, length: int, V: int = 4) -> list[int]:

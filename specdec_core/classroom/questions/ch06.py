@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..examiner import Fail, Question, Slip
+from ..question import Fail, Question, Slip
 from ..reading import Misread, read
 
 V = 5

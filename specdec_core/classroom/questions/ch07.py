@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..examiner import Question, Slip
+from ..question import Question, Slip
 
 # 07.1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..examiner import Question, Slip
+from ..question import Question, Slip
 
 # 08.1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..examiner import Fail, Question, Slip
+from ..question import Fail, Question, Slip
 from ..reading import Misread, read
 
 # 09.1

@@ -1,0 +1,145 @@
+"""The two contracts of the loop: what it asks of a language model, and what it asks of a drafter.
+
+`CachedLM` (room model) and `TableLM` (toy) are language models; the room drafters holds the methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from .rng import Rng
+from .rules import Verdict
+from .tree import DraftTree
+
+
+@dataclass(frozen=True)
+class LMOutput:
+    """What one forward says about each row of a tree.
+
+    Attributes:
+        logits: (N+1, V) next-token logits after each row.
+        hidden: (N+1, D) last hidden states, after the final norm, or None where not asked for.
+    """
+
+    logits: torch.Tensor
+    hidden: torch.Tensor | None = None
+
+
+class LanguageModel(Protocol):
+    """A target, or a draft model, as one operation: checking a draft tree.
+
+    Attributes:
+        vocab_size: V, rows of the vocabulary projection.
+        max_length: context limit in tokens.
+        bos_id: the beginning-of-sequence token, or None if the model has none.
+        length: committed tokens.
+    """
+
+    vocab_size: int
+    max_length: int
+    bos_id: int | None
+
+    @property
+    def length(self) -> int: ...
+
+    def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
+        """Forget the last sequence and read ``ids``; set room for ``reserve`` more tokens aside.
+
+        Returns:
+            (L, D) final hidden states after each of the L ids if asked for, else None.
+        """
+
+    def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
+        """Score every row of ``tree``, whose root is the token after the committed ones."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first ``length`` committed tokens."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How large a tree may be.
+
+    Attributes:
+        nodes: rows besides the root, scratch rows included.
+        depth: edges on the longest path; limited by the room left in the model's context.
+    """
+
+    nodes: int
+    depth: int
+
+
+class Drafter(Protocol):
+    """The contract between the loop and a method. Losslessness does not rest on it: verification does that.
+
+    Attributes:
+        name: what tables and plots call it.
+        needs_hidden: True if `read_prompt` and `observe` need the target's hidden states.
+        max_nodes: the budget it is given unless a run sets another.
+        has_model: True if drafts are made by forwards of a model, and so cost time that counts.
+        match_len: tokens of the context that the last draft was found by; 0 if it was not found by a match.
+        draft_ids: (K,) the tokens that a vocabulary projection of its own stands for; None if it has none.
+    """
+
+    name: str
+    needs_hidden: bool
+    max_nodes: int
+    has_model: bool
+
+    @property
+    def match_len(self) -> int: ...
+
+    @property
+    def draft_ids(self) -> np.ndarray | None: ...
+
+    def reset(self, context: Sequence[int]) -> None:
+        """Forget the last request; ``context`` is the prompt of the next one."""
+
+    def read_prompt(self, hidden: torch.Tensor) -> None:
+        """After `reset`, if ``needs_hidden``: the target's states (L, D) of the prompt, without its last token."""
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        """A tree rooted at ``context[-1]`` within ``budget``; `DraftTree.empty` where there is no draft."""
+
+    def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
+        """Learn from a step: ``context`` already ends with ``verdict.tokens``."""
+
+
+class DrafterBase:
+    """Defaults for drafters that keep no state and look their drafts up."""
+
+    name = "drafter"
+    needs_hidden = False
+    max_nodes = 64
+    has_model = False
+    match_len = 0
+    draft_ids: np.ndarray | None = None
+
+    @classmethod
+    def build(cls, context: Any, **settings: Any) -> Drafter:
+        """From the settings behind a method's name; a class that needs the target has a ``build`` of its own.
+
+        Args:
+            context: a `drafters.methods.Context`.
+        """
+        return cls(**settings)
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        raise NotImplementedError(f"{type(self).__name__} has no `propose`, which is what makes it a drafter")
+
+    def reset(self, context: Sequence[int]) -> None:
+        pass
+
+    def read_prompt(self, hidden: torch.Tensor) -> None:
+        pass
+
+    def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
+        pass

@@ -1,0 +1,141 @@
+"""Trained weights as files: what they are, which target they belong to, and whether they are whole.
+
+A drafter's weights mean nothing beside another target, so a file says whose they are and is refused elsewhere. They
+come with the package for the default model; ``specdec train`` writes others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from ..base import files
+from ..base.errors import ModelError
+
+SHIPPED = Path(__file__).parents[1] / "weights"
+_KEY = "specdec"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a weight file says about itself.
+
+    Attributes:
+        name: of the drafter.
+        target: name of the target model, for people.
+        target_hash: of its weights; see `manifest.weights_hash`.
+        vocab_size: V of the target.
+        recipe: everything that a rerun needs: kind, options, schedule, seed, draft vocabulary, waves.
+        data: statistics of the training text.
+        acceptance: held-out share accepted at depths 1, 2, ...
+        curve: the same on the way there: lists of tokens seen, then the shares.
+        tokens: tokens seen in training.
+        seconds: time of training.
+        machine: what it ran on.
+        date: on which it was finished.
+    """
+
+    name: str
+    target: str
+    target_hash: str
+    vocab_size: int
+    recipe: dict[str, Any]
+    data: dict[str, Any] = field(default_factory=dict)
+    acceptance: list[float] = field(default_factory=list)
+    curve: list[list[float]] = field(default_factory=list)
+    tokens: int = 0
+    seconds: float = 0.0
+    machine: str = ""
+    date: str = ""
+
+
+def write(path: Path, tensors: dict[str, torch.Tensor], card: Card) -> None:
+    """Store weights in half precision, whole or not at all, with a hash over them in the header."""
+    tensors = {name: _halved(tensor).contiguous().cpu() for name, tensor in tensors.items()}
+    header = {"card": card.__dict__, "sha256": _hash(tensors)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write(path, save(tensors, {_KEY: json.dumps(header)}))
+
+
+def read(path: Path, target_hash: str, vocab_size: int) -> tuple[dict[str, torch.Tensor], Card]:
+    """Weights and their card.
+
+    Args:
+        path: the file, or the name of one that comes with the package ("mtp", "eagle", ...).
+        target_hash: of the target's weights that the drafter is to be used with.
+        vocab_size: V of that target.
+
+    Raises:
+        ModelError: no such file; cut short or altered; trained for another target or another vocabulary.
+    """
+    tensors, header = _parts(path)
+    card = Card(**header["card"])
+    if _hash(tensors) != header["sha256"]:
+        raise ModelError(f"{path} is not as it was written: its weights have another hash than its header says; "
+                         f"get the file anew")  # fmt: skip
+    if card.vocab_size != vocab_size:
+        raise ModelError(f"{path} ({card.name}) drafts for a vocabulary of {card.vocab_size} tokens "
+                         f"({card.target}); this target has {vocab_size}")  # fmt: skip
+    if card.target_hash != target_hash:
+        raise ModelError(
+            f"{path} ({card.name}) was trained for {card.target} (weights {card.target_hash[:12]}...), not for this "
+            f"target (weights {target_hash[:12]}...); train one with: specdec train {card.name} --model ..."
+        )
+    return tensors, card
+
+
+def read_card(path: Path) -> Card:
+    """The card alone, of whatever target.
+
+    Raises:
+        ModelError: as `read`, for a file that is missing or cut short.
+    """
+    return Card(**_parts(path)[1]["card"])
+
+
+def ablations() -> list[Card]:
+    """The cards of trainings that were made only to be compared; their weights are not kept.
+
+    >>> [card.name for card in ablations()]
+    ['eagle', 'eagle_true', 'eagle_blind', 'eagle_tokens']
+    """
+    return [Card(**card) for card in json.loads((SHIPPED / "ablations.json").read_text(encoding="utf-8"))]
+
+
+def shipped(name: str) -> Path:
+    """Where the weights of a drafter lie that come with the package; or ``name`` itself, if it is a path."""
+    path = Path(name)
+    return path if path.suffix == ".safetensors" else SHIPPED / f"{name}.safetensors"
+
+
+def _parts(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
+    if not path.is_file():
+        raise ModelError(f"there are no weights {path}; train some with: specdec train {path.stem}")
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ModelError(f"{path} is cut short or no weight file ({error}); get the file anew") from error
+    if _KEY not in metadata:
+        raise ModelError(f"{path} holds no drafter of ours: its header has no card")
+    return tensors, json.loads(metadata[_KEY])
+
+
+def _halved(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor
+
+
+def _hash(tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()

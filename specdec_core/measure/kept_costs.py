@@ -1,0 +1,74 @@
+"""Costs kept on this machine: measured once, read by every race and prediction after it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import SpecdecError
+from .costs import Costs
+
+
+def place(loaded: Any, lm: Any) -> Path:
+    """Where costs are kept: one file a model, dtype, device, number of threads, execution and numerics.
+
+    Args:
+        loaded: a `models.LoadedModel`.
+        lm: its `CachedLM`.
+    """
+    import torch
+
+    from ..model.fetch import home
+
+    device = torch.cuda.get_device_name(loaded.device) if loaded.device.type == "cuda" else str(loaded.device)
+    dtype, threads = str(loaded.dtype).removeprefix("torch."), f"{torch.get_num_threads()}threads"
+    name = "-".join((loaded.weights_hash[:16], dtype, device, threads, lm.execution.name, lm.numerics))
+    return home() / "costs" / f"{re.sub('[^A-Za-z0-9-]', '_', name)}.json"
+
+
+def keep(costs: Costs, loaded: Any, lm: Any, **also: Costs) -> Path:
+    """Keep the costs, and others under names of their own, with what they were measured on; returns the file."""
+    from ..base import files
+    from . import machine
+
+    path = place(loaded, lm)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "weights_sha256": loaded.weights_hash,
+        "dtype": str(loaded.dtype).removeprefix("torch."),
+        "why": loaded.why,
+        "execution": lm.execution.name,
+        "numerics": lm.numerics,
+        "machine": machine.describe(loaded.device),
+        "date": date.today().isoformat(),
+        "costs": costs.to_json(),
+        **{name: other.to_json() for name, other in also.items()},
+    }
+    files.write(path, json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def kept(loaded: Any, lm: Any) -> Costs:
+    """The costs measured earlier for what `place` tells apart.
+
+    Raises:
+        SpecdecError: if there are none, or the file cannot be read.
+    """
+    path = place(loaded, lm)
+    try:
+        return Costs.from_json(json.loads(path.read_text(encoding="utf-8"))["costs"])
+    except FileNotFoundError as error:
+        raise SpecdecError(f"t(q) was not measured for this model here; run `specdec costs` ({path})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpecdecError(f"{path} cannot be read ({error}); run `specdec costs` to measure again") from error
+
+
+def kept_or_none(loaded: Any, lm: Any) -> Costs | None:
+    """As `kept`, for who can do without: None where there are none that can be read."""
+    try:
+        return kept(loaded, lm)
+    except SpecdecError:
+        return None

@@ -1,0 +1,187 @@
+"""The Llama-style decoder stack, once, for the executions that run it themselves.
+
+`Packed` and `Compiled` differ in how a linear map is held and in how attention reaches the cache; the layer is the
+same. Every formula is transformers' own, with query/key/value projections as one matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+from ...base.errors import UnsupportedModel
+from ..hardware import give_back
+from . import stored
+
+# Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
+ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+
+
+def unfit(model: PreTrainedModel) -> str | None:
+    """Why this model is not the stack below, or None if it is."""
+    name, config = type(model).__name__, model.config
+    if name not in ARCHITECTURES:
+        return f"{name} is not one of {', '.join(ARCHITECTURES)}"
+    if config.hidden_act != "silu":
+        return f"the activation is {config.hidden_act}, not silu"
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    sliding = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    if kinds != {"full_attention"} or (name == "MistralForCausalLM" and sliding):
+        return "it has sliding-window layers"
+    rope = getattr(model.model.rotary_emb, "rope_type", "default")
+    if rope not in ("default", "linear", "llama3", "yarn"):
+        return f"its rotary embedding ({rope}) depends on the length of the sequence"
+    return None
+
+
+class Linear:
+    """One or several linear maps of the same input, side by side, as one matrix."""
+
+    def __init__(self, *layers: torch.nn.Linear):
+        weights = [layer.weight.detach() for layer in layers]
+        self.weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+        biases = [layer.bias for layer in layers]
+        self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+
+    def __call__(self, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+        """The product; ``activation`` is "none" or "swish"."""
+        y = F.linear(x, self.weight, self.bias)
+        return F.silu(y) if activation == "swish" else y
+
+    def combined(self, x: torch.Tensor, other: torch.Tensor, operation: str) -> torch.Tensor:
+        """``operation`` ("add" or "mul") of the product and ``other``."""
+        y = F.linear(x, self.weight, self.bias)
+        return y + other if operation == "add" else y * other
+
+
+class Norm:
+    """Root-mean-square normalization over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+
+    def __init__(self, weight: torch.Tensor, eps: float):
+        self.weight, self.eps = weight, eps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+
+class Layer:
+    """One decoder layer: normalize, attend, add; normalize, gated feed-forward, add."""
+
+    def __init__(self, layer: torch.nn.Module, eps: float, linear: type[Linear], norm: type[Norm]):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.scale, self.head_dim = attention.scaling, attention.head_dim
+        self.norm_in = norm(layer.input_layernorm.weight, eps)
+        self.norm_out = norm(layer.post_attention_layernorm.weight, eps)
+        self.heads = attention.q_proj.out_features // self.head_dim
+        self.kv_heads = attention.k_proj.out_features // self.head_dim
+        # Qwen 3 normalizes each head of the queries and of the keys before rotating them.
+        self.norm_q = norm(attention.q_norm.weight, eps) if hasattr(attention, "q_norm") else None
+        self.norm_k = norm(attention.k_norm.weight, eps) if hasattr(attention, "k_norm") else None
+        self.qkv = linear(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out, self.gate = linear(attention.o_proj), linear(mlp.gate_proj)
+        self.up, self.down = linear(mlp.up_proj), linear(mlp.down_proj)
+
+    def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Callable) -> torch.Tensor:
+        """x (n, D) through the layer; ``attend(query, key, value, scale)`` on (n, heads, head_dim) owns the cache."""
+        rows = len(x)
+        qkv = self.qkv(self.norm_in(x)).view(rows, -1, self.head_dim)
+        turned = self.heads + self.kv_heads
+        qk, value = qkv[:, :turned], qkv[:, turned:]
+        if self.norm_q is not None:
+            qk = torch.cat([self.norm_q(qk[:, : self.heads]), self.norm_k(qk[:, self.heads :])], 1)
+        # Rotary position: x cos + rotate_half(x) sin; the sign of the half is in the table of sines.
+        qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
+        mixed = attend(qk[:, : self.heads], qk[:, self.heads :], value, self.scale)
+        x = self.out.combined(mixed.reshape(rows, -1), x, "add")
+        normed = self.norm_out(x)
+        return self.down.combined(self.up.combined(normed, self.gate(normed, "swish"), "mul"), x, "add")
+
+
+class Stack:
+    """Embedding, layers, final norm and vocabulary projection of a model, with its tables of rotary positions."""
+
+    def __init__(
+        self, model: PreTrainedModel, linear: type[Linear] = Linear, norm: type[Norm] = Norm, release: bool = False
+    ):
+        stack, eps = model.model, model.config.rms_norm_eps
+        embedding = stack.embed_tokens.weight
+        self.embed: Callable = partial(F.embedding, weight=embedding)  # (n,) ids to (n, D)
+        self.norm = norm(stack.norm.weight, eps)
+        self.layers = []
+        for layer in stack.layers:
+            self.layers.append(Layer(layer, eps, linear, norm))
+            if release:
+                _empty(layer)
+        self.head = linear(model.lm_head)
+        self._tied = model.lm_head.weight is embedding
+        self._head_rows: Callable | None = None if self._tied else partial(F.embedding, weight=model.lm_head.weight)
+        if release and not self._tied:
+            self._head_rows = stored.find(model, model.lm_head.weight)
+            _empty(model.lm_head)
+        elif release and (rows := stored.find(model, embedding)):
+            self.embed = rows
+            _empty(model.lm_head)
+            _empty(stack.embed_tokens)
+        self._rotary, self._like = stack.rotary_emb, stack.norm.weight  # which has the dtype and device of all
+        self.cos = self.sin = torch.empty(0)
+
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """(n, D) rows of the vocabulary projection.
+
+        Raises:
+            UnsupportedModel: if its matrix was freed, and is not in the file that the model was loaded from.
+        """
+        if self._tied:
+            return self.embed(ids)
+        if self._head_rows is None:
+            raise UnsupportedModel(
+                "the vocabulary projection was packed and its matrix freed, and the model's own file does not hold "
+                "it; wrap the model with release=False"
+            )
+        return self._head_rows(ids)
+
+    def prepare(self, length: int) -> None:
+        """Make the rotary tables (length, 1, head_dim) reach at least this far."""
+        if len(self.cos) >= length:
+            return
+        self.cos, self.sin = rotary_tables(self._rotary, self._like, length)
+
+    def __call__(self, ids, positions, keep, attend: Callable, hidden: bool = False):
+        """Logits (k, V) of the rows ``keep``, of all n if it is None; and final hidden states, of these or of all.
+
+        Args:
+            attend: ``attend(index, query, key, value, scale)`` is given the index of the layer.
+            hidden: return the states (n, D) of all rows, whatever is kept; else they are (k, D).
+        """
+        cos, sin = self.cos[positions], self.sin[positions]
+        x = self.embed(ids)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
+        if keep is None or not hidden:
+            x = self.norm(x if keep is None else x[keep])
+            return self.head(x), x
+        x = self.norm(x)
+        return self.head(x[keep]), x
+
+
+def rotary_tables(rotary: torch.nn.Module, like: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines (length, 1, head_dim) of the positions 0 ... length - 1, as `Layer` takes them.
+
+    Args:
+        rotary: transformers' module.
+        like: has the dtype and device of the tables.
+    """
+    cos, sin = rotary(like, torch.arange(length, device=like.device)[None])
+    half = sin.shape[-1] // 2
+    return cos[0].unsqueeze(1), torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
+
+
+def _empty(module: torch.nn.Module) -> None:
+    for part in module.modules():
+        if isinstance(part, torch.nn.Linear | torch.nn.Embedding):
+            part.weight = torch.nn.Parameter(torch.empty(0, dtype=part.weight.dtype), requires_grad=False)
+    give_back()

@@ -1,0 +1,157 @@
+"""transformers' own generation as contestants of a race: greedy, with prompt lookup, and with a draft model.
+
+Same weights, dtype, threads, prompts, stop ids and limit as ours; its own attention, cache and loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..drafters import methods
+
+PREFIX = "transformers:"
+
+
+def contestants(
+    model: Any, stop_ids: Collection[int], ours: Sequence[str] = (), weights_hash: Callable[[], str] | None = None
+) -> dict[str, TransformersPeer]:
+    """The peer's methods by name.
+
+    Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race (of
+    our default one if there is none); transformers has no other settings for it. Where a draft model of ours is in
+    the race, so is `AssistedPeer` with the first one's weights and number of tokens.
+
+    Args:
+        model: a causal language model of transformers.
+        stop_ids: token ids that end an answer.
+        ours: the methods of ours in the race.
+        weights_hash: gives the hash of the model's weights, for a distilled draft model.
+    """
+    same = next((name for name in ours if methods.parse(name)[0] == "prompt_lookup"), "prompt_lookup")
+    settings = methods.settings(same)
+    lookup = {
+        "prompt_lookup_num_tokens": settings["num_tokens"],
+        "max_matching_ngram_size": settings["max_n"],
+    }
+    found = {
+        PREFIX + "greedy": TransformersPeer(model, stop_ids),
+        PREFIX + "prompt_lookup": TransformersPeer(model, stop_ids, **lookup),
+    }
+    if drafting := next((name for name in ours if methods.parse(name)[0] == "draft_model"), None):
+        found[PREFIX + "assisted"] = AssistedPeer(model, stop_ids, methods.settings(drafting), weights_hash)
+    return found
+
+
+class TransformersPeer:
+    """One way in which transformers' ``generate`` decodes greedily.
+
+    Args:
+        model: a causal language model of transformers.
+        stop_ids: token ids that end an answer; none for an empty collection.
+        settings: further fields of `transformers.GenerationConfig`.
+    """
+
+    def __init__(self, model: Any, stop_ids: Collection[int], **settings: Any):
+        self.model, self.stop_ids, self.settings = model, sorted(stop_ids), settings
+        self._calls = 0
+
+    def more(self) -> dict[str, Any]:
+        """Further arguments of ``generate``."""
+        return {}
+
+    def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
+        """The new tokens (a stop token included), and the forwards of the model that they took.
+
+        transformers' first forward reads the prompt *and* gives the first token, so it counts; ours reads
+        the prompt without its last token, and that call, which gives none, does not. Tokens over calls is
+        therefore the same quantity on both sides.
+        """
+        from transformers import GenerationConfig
+
+        config = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=self.stop_ids or None,
+            pad_token_id=self.stop_ids[0] if self.stop_ids else 0,  # pads nothing; None would be warned of
+            **self.settings,
+        )
+        ids = torch.tensor([list(prompt_ids)], device=self.model.device)  # (1, L)
+        with self._counted(), _plain_config(self.model):
+            mask = torch.ones_like(ids)
+            out = self.model.generate(ids, attention_mask=mask, generation_config=config, **self.more())
+        return out[0, ids.shape[1] :].tolist(), self._calls
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        def count(*_: Any) -> None:
+            self._calls += 1
+
+        self._calls = 0
+        hook = self.model.register_forward_pre_hook(count)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+class AssistedPeer(TransformersPeer):
+    """transformers' assisted generation with the draft model that one of our methods has.
+
+    It drafts as many tokens as ours at every step. transformers wants a draft model with all tokens of the target in
+    its projection, so a distilled one gets the target's whole head; embedding and head are the target's own matrices.
+
+    Args:
+        ours: settings of our method, as in `methods.settings`.
+        weights_hash: gives the hash of the model's weights, for a distilled draft model.
+    """
+
+    def __init__(self, model: Any, stop_ids: Collection[int], ours: dict[str, Any],
+                 weights_hash: Callable[[], str] | None = None):  # fmt: skip
+        super().__init__(
+            model, stop_ids, num_assistant_tokens=ours["num_tokens"], num_assistant_tokens_schedule="constant",
+            assistant_confidence_threshold=0.0,
+        )  # fmt: skip
+        self._ours, self._weights_hash = ours, weights_hash
+
+    @cached_property
+    def assistant(self) -> Any:
+        """The draft model, a causal language model of transformers.
+
+        Raises:
+            ModelError: if there is none of this name, or its weights are another target's.
+        """
+        from transformers import GenerationConfig
+
+        from ..drafters import distilled
+        from ..model import loading as models
+
+        embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings().weight
+        if self._ours["model"]:
+            assistant = models.load(self._ours["model"], dtype=head.dtype, device=head.device).model
+        else:
+            tensors, _ = distilled.read(self._ours["weights"], self._weights_hash, len(head))
+            assistant = distilled.assemble(self.model.config, tensors, embedding, head)
+        assistant.generation_config = GenerationConfig(**self.settings)
+        return assistant
+
+    def more(self) -> dict[str, Any]:
+        return {"assistant_model": self.assistant}
+
+
+@contextmanager
+def _plain_config(model: Any) -> Iterator[None]:
+    # generate() fills what a config leaves open from the model's own, where a repetition penalty (Qwen's)
+    # or a smallest length would make another task of it.
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own

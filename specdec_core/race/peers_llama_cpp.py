@@ -1,0 +1,182 @@
+"""llama.cpp as a contestant of a race: another engine, which many take for small models on a CPU.
+
+It runs (package ``xllamacpp``, which is optional) on our token ids, greedily, with our threads and limit, each file in
+a process of its own: with its threads in ours, torch's were seen to take 1.4 to 1.5 times as long. Weights come from a
+GGUF file, so every contestant is named by how that is quantised: ``llama.cpp:Q4_1``. It computes otherwise than torch
+does (activations of 8 bits against quantised weights, keys and values in float16), so it writes another text where the
+two best logits are close: no fault of either. It also ends an answer at every end-of-generation token that the file
+names, which may be more than ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from http.client import HTTPConnection
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+import torch
+
+from ..base.errors import ModelError
+from ..drafters import methods
+from ..model import fetch, manifest
+from . import gguf_files, llama_cpp_server
+
+PREFIX = "llama.cpp:"
+
+
+def note(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """How to read its rows of a table, and what it was built for.
+
+    Args:
+        settings: by name, see `LlamaCppPeer.settings`; at least one.
+    """
+    one = next(iter(settings.values()))
+    features = ", ".join(re.findall(r"(\w+) = 1", one["built_for"]))
+    return (
+        "llama.cpp rounds otherwise (quantised weights meet activations of 8 bits), so its answers may differ from "
+        f"ours; each is timed by its own tokens.\nxllamacpp {one['xllamacpp']}, built with {features}."
+    )
+
+
+def module() -> ModuleType:
+    """The Python package of llama.cpp.
+
+    Raises:
+        ModelError: it is not installed.
+    """
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ModelError(
+            f"the peer llama.cpp needs the package xllamacpp ({error}). Run `pip install xllamacpp`."
+        ) from error
+    return xllamacpp
+
+
+def files(model: str, dtype: str, gguf: Path | None = None) -> list[Path]:
+    """What to race: the file given; for the default model that which it was made from, and the same in our dtype.
+
+    Args:
+        model: the model's name, as `models.load` takes it.
+        dtype: torch's name of the race's dtype.
+
+    Raises:
+        ModelError: another model and no file, or one that cannot be fetched or written.
+    """
+    if gguf is not None:
+        return [gguf]
+    if model != "default":
+        raise ModelError(f"the peer llama.cpp reads GGUF, and {model!r} is none; give a GGUF file of it with --gguf.")
+    found = fetch.fetch_gguf(source=fetch.DEFAULT)
+    return [found, *(gguf_files.dequantised(found, kind) for name, kind in gguf_files.FLOATS.items() if name == dtype)]
+
+
+def contestants(paths: Sequence[Path], context: int, ours: Sequence[str] = ()) -> dict[str, LlamaCppPeer]:
+    """The peer by name: greedy for every file; where prompt lookup of ours is raced, also with its own, `ngram_simple`.
+
+    That drafts what followed the last n tokens where they stood before, with our longest n-gram and number of tokens
+    (llama.cpp's defaults are 12 and 48; it tries no shorter n-gram, and forgets an answer once it is written).
+
+    Args:
+        paths: GGUF files.
+        context: tokens of the longest prompt with its answer.
+        ours: the methods of ours in the race.
+
+    Raises:
+        ModelError: a file that is no GGUF.
+    """
+    lookup = next((methods.settings(name) for name in ours if methods.parse(name)[0] == "prompt_lookup"), None)
+    found = {}
+    for path in paths:
+        name = PREFIX + gguf_files.quantisation(path)
+        found[name] = LlamaCppPeer(path, context)
+        if lookup:
+            found[f"{name}:ngram_simple"] = LlamaCppPeer(path, context, (lookup["max_n"], lookup["num_tokens"]))
+    return found
+
+
+class LlamaCppPeer:
+    """A GGUF file in llama.cpp's server, a process that starts with the first answer and ends with this object.
+
+    Args:
+        path: the file.
+        context: tokens of the longest prompt with its answer.
+        lookup: n of the n-gram looked up, and tokens drafted after it; None to draft nothing.
+    """
+
+    def __init__(self, path: Path, context: int, lookup: tuple[int, int] | None = None):
+        self.path, self.context, self.lookup = path, context, lookup
+        self.threads = torch.get_num_threads()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a record says of it."""
+        lookup = {"size_n": self.lookup[0], "size_m": self.lookup[1]} if self.lookup else {}
+        return {
+            "file": self.path.name, "sha256": manifest.file_hash(self.path), "threads": self.threads, **lookup,
+            "xllamacpp": module().__version__, "built_for": module().get_system_info(), "other": "llama.cpp's defaults",
+        }  # fmt: skip
+
+    @cached_property
+    def _server(self) -> tuple[subprocess.Popen, str]:
+        """The process, and where it listens."""
+        settings = {
+            "path": str(self.path), "context": self.context + 64, "threads": self.threads, "lookup": self.lookup,
+        }  # fmt: skip
+        server = subprocess.Popen(
+            [sys.executable, "-m", llama_cpp_server.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        weakref.finalize(self, _end, server)
+        with suppress(BrokenPipeError):  # then it says nothing
+            server.stdin.write(json.dumps(settings) + "\n")
+            server.stdin.flush()
+        said = json.loads(server.stdout.readline() or '{"error": "it ended without a word"}')
+        if "error" in said:
+            raise ModelError(f"llama.cpp cannot load {self.path} ({said['error']}).")
+        return server, said["address"].removeprefix("http://")
+
+    def memory_bytes(self) -> int:
+        """Resident memory of its process."""
+        return psutil.Process(self._server[0].pid).memory_info().rss
+
+    def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
+        """The new tokens (a stop token included), and the forwards that they took.
+
+        llama.cpp counts no forwards. Each gives one token more than it accepts, and the first reads the prompt.
+
+        Raises:
+            ModelError: llama.cpp refuses.
+        """
+        # Over HTTP it gives token ids (the calls of ``xllamacpp`` give text). That costs a millisecond or two an
+        # answer, which counts as llama.cpp's time.
+        asked = {
+            "prompt": list(prompt_ids), "n_predict": max_new_tokens, "samplers": ["top_k"], "top_k": 1,
+            "cache_prompt": False, "return_tokens": True,
+        }  # fmt: skip
+        connection = HTTPConnection(self._server[1])
+        try:
+            connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})
+            said = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        if "error" in said:
+            raise ModelError(f"llama.cpp refused: {said['error']['message']}.")
+        return said["tokens"], len(said["tokens"]) - said["timings"].get("draft_n_accepted", 0)
+
+
+def _end(server: subprocess.Popen) -> None:
+    server.kill()
+    server.wait()
+    for pipe in (server.stdin, server.stdout):
+        with suppress(BrokenPipeError):
+            pipe.close()
