@@ -42,7 +42,7 @@ def main() -> int:
     arguments = parser.parse_args()
     loaded, lm = options.open_model(arguments, release=True)
     prompt = encode(own(arguments.task, limit=1)[0].turns[0], loaded.tokenizer)
-    context = Context(lm, loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
+    context = Context(lm, tokenizer=loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
     print(f"{machine.in_words(machine.describe(loaded.device))}; {torch.get_num_threads()} threads, {loaded.dtype}")
     print(HEADER)
     run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": Stop(loaded.stop_ids)}

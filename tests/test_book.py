@@ -95,7 +95,7 @@ def test_no_figure_is_drawn_from_a_list_of_constants(name):
 
 def test_a_figure_of_constants_would_be_found():
     notebook = nbformat.v4.new_notebook(cells=[
-        nbformat.v4.new_code_cell("from specdec_core.core.engine import generate\nfrom specdec_core.viz import figures"),
+        nbformat.v4.new_code_cell("from specdec_core import generate\nfrom specdec_core.viz import figures"),
         nbformat.v4.new_code_cell("xs = [1, 2, 3]\nys = generate(lm, prompt)"),
         nbformat.v4.new_code_cell("figures.save(draw(xs), 'a')"),
         nbformat.v4.new_code_cell("zs = [y for y in ys]\nfigures.save(draw(zs), 'b')"),

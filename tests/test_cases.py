@@ -38,13 +38,13 @@ from specdec_core.core.stopping import Stop
 from specdec_core.core.toy import TableLM
 from specdec_core.core.trace import PHASES, Trace
 from specdec_core.core.tree import DraftTree
-from specdec_core.drafters import REGISTRY
+from specdec_core.drafters import REGISTRY, drafter_class
 from specdec_core.model.lm import CachedLM
 
 # Lookahead says so when a test gives it fewer rows than its window takes.
 pytestmark = pytest.mark.filterwarnings("ignore:W=")
 
-METHODS = [name for name, drafter in REGISTRY.items() if not hasattr(drafter, "build")]
+METHODS = [name for name in REGISTRY if "build" not in vars(drafter_class(name))]
 LOOKUPS = ("prompt_lookup", "ngram", "suffix_decoding")
 every_method = pytest.mark.parametrize("name", METHODS)
 every_lookup = pytest.mark.parametrize("name", LOOKUPS)
@@ -56,7 +56,7 @@ PERIODS = [*range(8), *range(8), 0]
 
 
 def eager(name):
-    return REGISTRY[name](**EAGER.get(name, {}))
+    return drafter_class(name)(**EAGER.get(name, {}))
 
 
 def counting(vocab_size=8):
@@ -86,7 +86,7 @@ def answer(kind, prompt, length):
 @every_model
 @every_method
 def test_case_01_a_one_token_prompt(name, kind):
-    run = generate(model(kind), [3], REGISTRY[name](), max_new_tokens=20)
+    run = generate(model(kind), [3], drafter_class(name)(), max_new_tokens=20)
     assert run.tokens == answer(kind, (3,), 20)
 
 
@@ -100,7 +100,7 @@ def test_case_01_a_one_token_prompt_and_a_tiny_draft_model(draw):
 @every_method
 def test_case_02_a_periodic_prompt_in_float32(name):
     prompt = [9, 8, 7, 6, 5] * 6
-    run = generate(model("float32"), prompt, REGISTRY[name](), max_new_tokens=40)
+    run = generate(model("float32"), prompt, drafter_class(name)(), max_new_tokens=40)
     assert run.tokens == answer("float32", tuple(prompt), 40)
     assert run.trace.drafted > 0 or name == "autoregressive"
 
@@ -108,7 +108,7 @@ def test_case_02_a_periodic_prompt_in_float32(name):
 @table_and_model
 @every_method
 def test_case_03_the_same_drafter_and_model_again_after_another_prompt(name, kind):
-    drafter, lm, prompt = REGISTRY[name](), model(kind), (1, 2, 3, 1, 2)
+    drafter, lm, prompt = drafter_class(name)(), model(kind), (1, 2, 3, 1, 2)
     for text in (prompt, (4, 4, 4), prompt, prompt):
         assert generate(lm, text, drafter, max_new_tokens=12).tokens == answer(kind, text, 12)
 
@@ -189,7 +189,7 @@ def test_case_08_draft_mass_where_p_is_zero_is_never_emitted(how, draw):
 def test_case_08_a_copied_token_with_p_zero_is_never_emitted(name):
     prompt, drafted, emitted = [0, 4, 1, 4, 2, 4, 3, 4, 0], set(), set()
     for seed in range(10):
-        run = generate(without_token_4(), prompt, REGISTRY[name](), max_new_tokens=20, sampling=PLAIN, seed=seed)
+        run = generate(without_token_4(), prompt, drafter_class(name)(), max_new_tokens=20, sampling=PLAIN, seed=seed)
         drafted |= {int(token) for step in run.trace.steps for token in step.tree.tokens[1:]}
         emitted |= set(run.tokens)
     assert emitted == {0, 1, 2, 3}
@@ -235,7 +235,7 @@ def test_case_11_seeds(name, kind):
 
     def tokens(seed, temperature):
         sampling = Sampling(temperature=temperature)
-        return generate(lm, prompt, REGISTRY[name](), max_new_tokens=8, sampling=sampling, seed=seed).tokens
+        return generate(lm, prompt, drafter_class(name)(), max_new_tokens=8, sampling=sampling, seed=seed).tokens
 
     sampled = [tokens(seed, 1.0) for seed in range(10)]
     assert [tokens(seed, 1.0) for seed in (0, 7)] == [sampled[0], sampled[7]]
@@ -285,7 +285,7 @@ def test_case_13_the_third_token_declared_a_stop_token(name, kind):
     prompt = (1, 2, 3)
     plain = answer(kind, prompt, 20)
     right = plain[: plain.index(plain[2]) + 1]
-    for drafter in (REGISTRY[name](), *(Oracle([*prompt, *plain], gamma) for gamma in range(1, 7))):
+    for drafter in (drafter_class(name)(), *(Oracle([*prompt, *plain], gamma) for gamma in range(1, 7))):
         run = generate(model(kind), prompt, drafter, max_new_tokens=20, stop=Stop(tokens=plain[2]))
         assert (run.tokens, run.finish_reason) == (right, "stop_token")
 
@@ -295,7 +295,7 @@ def test_case_13_the_third_token_declared_a_stop_token(name, kind):
 def test_case_14_a_stop_string_that_straddles_two_tokens(name, max_nodes):
     """Tokens a, bE, ND, c and d, END being the stop: text ab, and neither bE nor ND is shown, at any step."""
     stop = Stop(strings="END", tokenizer=Pieces("a", "bE", "ND", "c", "d"))
-    drafter = eager(name) if name != "jacobi" else REGISTRY[name](init=[0, 1, 2, 3, 4])
+    drafter = eager(name) if name != "jacobi" else drafter_class(name)(init=[0, 1, 2, 3, 4])
     prompt = [0, 1, 2, 3, 4] * 3
     run = stream(counting(5), prompt, drafter, max_new_tokens=20, stop=stop, max_nodes=max_nodes)
     shown = [run.watch.released() for _ in run]
@@ -331,7 +331,7 @@ def test_case_15_exactly_as_many_tokens_as_asked(name, limit):
 def test_case_15_exactly_as_many_tokens_as_asked_of_a_model(name, kind):
     prompt = (1, 2, 3, 1, 2)
     for limit in (0, 1, 2):
-        for drafter in (REGISTRY[name](), Oracle([*prompt, *answer(kind, prompt, 8)], gamma=5)):
+        for drafter in (drafter_class(name)(), Oracle([*prompt, *answer(kind, prompt, 8)], gamma=5)):
             run = generate(model(kind), prompt, drafter, max_new_tokens=limit)
             assert (run.tokens, run.finish_reason) == (answer(kind, prompt, 8)[:limit], "length")
 
@@ -343,7 +343,7 @@ def test_case_16_without_a_stop_token_a_run_goes_to_its_limit(name, stop):
     ours, prompt = copy.deepcopy(llama("float64")), (1, 2, 3)
     right = answer("float64", prompt, 20)
     ours.config.eos_token_id = ours.generation_config.eos_token_id = right[2]
-    run = generate(CachedLM(ours), prompt, REGISTRY[name](), max_new_tokens=20, stop=stop)
+    run = generate(CachedLM(ours), prompt, drafter_class(name)(), max_new_tokens=20, stop=stop)
     assert (run.tokens, run.finish_reason) == (right, "length")
 
 
@@ -354,14 +354,14 @@ def test_case_17_a_prompt_at_the_context_limit_or_just_below(name):
     lm = CachedLM(gpt2)
     text = [5, 6, 7, 8] * (LIMIT // 4)
     for room in (1, 2, 3):
-        run = generate(lm, text[: LIMIT - room], REGISTRY[name](), max_new_tokens=20)
+        run = generate(lm, text[: LIMIT - room], drafter_class(name)(), max_new_tokens=20)
         assert (len(run.tokens), run.finish_reason) == (room, "context")
         assert run.tokens[0] == plain_logits(gpt2, text[: LIMIT - room]).argmax()
-    exact = generate(lm, text[: LIMIT - 1], REGISTRY[name](), max_new_tokens=1)
+    exact = generate(lm, text[: LIMIT - 1], drafter_class(name)(), max_new_tokens=1)
     assert (len(exact.tokens), exact.finish_reason) == (1, "length")
     for length in (LIMIT, LIMIT + 1):
         with pytest.raises(ContextLimitError, match=f"has {length} tokens .* at most {LIMIT - 1} tokens"):
-            generate(lm, (text * 2)[:length], REGISTRY[name](), max_new_tokens=1)
+            generate(lm, (text * 2)[:length], drafter_class(name)(), max_new_tokens=1)
 
 
 @pytest.mark.parametrize("cap, tokens, reason", [(5, (1, 2, 3), "stop_token"), (2, (1, 2), "length")])
@@ -377,20 +377,22 @@ def test_case_18_a_stop_in_the_third_place_of_a_block_of_6(cap, tokens, reason):
 @every_method
 def test_case_19_prompts_of_one_and_two_tokens(name, kind):
     for prompt in ((0,), (1, 0), (2, 2)):
-        assert generate(model(kind), prompt, REGISTRY[name](), max_new_tokens=12).tokens == answer(kind, prompt, 12)
+        run = generate(model(kind), prompt, drafter_class(name)(), max_new_tokens=12)
+        assert run.tokens == answer(kind, prompt, 12)
 
 
 @every_method
 def test_case_19_an_empty_prompt_begins_a_sequence_or_is_refused(name):
-    assert generate(model("float64"), [], REGISTRY[name](), max_new_tokens=12).tokens == answer("float64", (1,), 12)
+    run = generate(model("float64"), [], drafter_class(name)(), max_new_tokens=12)
+    assert run.tokens == answer("float64", (1,), 12)
     with pytest.raises(ValueError, match="this model has none; pass at least one token id"):
-        generate(model("table"), [], REGISTRY[name]())
+        generate(model("table"), [], drafter_class(name)())
 
 
 @every_lookup
 def test_case_19_without_a_repeated_ngram_nothing_is_drafted_until_there_is_one(name):
     """40 tokens in a row, then over again: the first draft is made after the second 0, and then all is right."""
-    run = generate(counting(40), range(10), REGISTRY[name](), max_new_tokens=60)
+    run = generate(counting(40), range(10), drafter_class(name)(), max_new_tokens=60)
     assert run.tokens == tuple(n % 40 for n in range(10, 70))
     drafts = [(step.context_length, step.tree.size > 0) for step in run.trace.steps]
     assert drafts[:31] == [(length, False) for length in range(10, 41)]
@@ -400,7 +402,7 @@ def test_case_19_without_a_repeated_ngram_nothing_is_drafted_until_there_is_one(
 @every_method
 def test_case_20_statistics_of_a_run_in_which_nothing_was_drafted(name):
     for prompt, options in (([0], {"max_nodes": 0}), ([0], {"max_new_tokens": 0})):
-        trace = generate(counting(40), prompt, REGISTRY[name](), **{"max_new_tokens": 5, **options}).trace
+        trace = generate(counting(40), prompt, drafter_class(name)(), **{"max_new_tokens": 5, **options}).trace
         assert (trace.drafted, trace.tested, trace.accepted) == (0, 0, 0)
         assert (trace.acceptance_rate, trace.hit_rate, trace.acceptance_by_depth()) == (0.0, 0.0, [])
         assert trace.tokens_per_call == (1.0 if trace.steps else 0.0)
@@ -412,18 +414,18 @@ def test_case_20_statistics_of_a_run_in_which_nothing_was_drafted(name):
 def test_case_23_token_0_is_a_token_like_any_other(name):
     """Drafted, accepted, sampled with its probability, and a stop if it is said to be one."""
     zeros = TableLM(np.array([[9.0, 0.0, 0.0]] * 3))
-    run = generate(zeros, [0, 0, 0], REGISTRY[name](), max_new_tokens=12)
+    run = generate(zeros, [0, 0, 0], drafter_class(name)(), max_new_tokens=12)
     assert run.tokens == (0,) * 12
     assert name == "autoregressive" or run.trace.accepted > 0
     for stop in (Stop(tokens=0), Stop(tokens=[0, 2])):
-        run = generate(zeros, [1, 1, 1], REGISTRY[name](), max_new_tokens=12, stop=stop)
+        run = generate(zeros, [1, 1, 1], drafter_class(name)(), max_new_tokens=12, stop=stop)
         assert (run.tokens, run.finish_reason) == ((0,), "stop_token")
 
     even = TableLM(np.log(np.array([[0.6, 0.3, 0.1]] * 3)))
 
     def first(rng):
         rngs = Rng(0), rng
-        return generate(even, [0, 1, 0, 2], REGISTRY[name](), max_new_tokens=1, sampling=PLAIN, rngs=rngs).tokens
+        return generate(even, [0, 1, 0, 2], drafter_class(name)(), max_new_tokens=1, sampling=PLAIN, rngs=rngs).tokens
 
     law = {(0,): 0.6, (1,): 0.3, (2,): 0.1}
     summed = {}
@@ -451,7 +453,7 @@ def lines_run(job):
 
 def cost_of_a_step(name, length):
     """Lines run for one more proposal after a text of ``length`` tokens, three of them new."""
-    drafter, context = REGISTRY[name](), [n % 7 for n in range(length)]
+    drafter, context = drafter_class(name)(), [n % 7 for n in range(length)]
     drafter.reset(context)
     drafter.propose(context, Budget(16, 16), Rng(0))
     context += [n % 7 for n in range(length, length + 3)]
@@ -463,7 +465,7 @@ def test_case_25_a_lookup_in_10_000_tokens_costs_what_it_costs_in_1_000(name):
     """In lines run and in tokens read; a rescan would cost ten times as much."""
     short, long = (cost_of_a_step(name, length) for length in (1_001, 10_003))  # both end alike, 7 dividing 9,002
     assert 0 < long <= 1.1 * short
-    read = [tokens_read(REGISTRY[name](), [n % 7 for n in range(length)]) for length in (1_001, 10_003)]
+    read = [tokens_read(drafter_class(name)(), [n % 7 for n in range(length)]) for length in (1_001, 10_003)]
     assert read[0] == read[1] < 200
 
 
@@ -475,7 +477,7 @@ def test_case_28_a_step_after_300_tokens_computes_its_own_rows_only(name):
     lm = CachedLM(net, "eager", prefill_chunk=512)
     run_rows = lm.execution.run
     lm.execution.run = lambda ids, *rest: rows.append(len(ids)) or run_rows(ids, *rest)
-    drafter = REGISTRY[name]()
+    drafter = drafter_class(name)()
     trace = generate(lm, prompt, drafter, max_new_tokens=20).trace
     assert rows[0] == 299
     assert rows[1:] == [len(step.tree.tokens) for step in trace.steps]

@@ -414,7 +414,7 @@ def stored(tmp_path):
     card = weights.Card("eagle", "tiny", HASH, VOCAB, {"options": {"normed": False}, "scale": 2.5})
     path = tmp_path / "mine.safetensors"
     weights.write(path, {**trained.state_dict(), "ids": ids}, card)
-    context = methods.Context(lm, None, weights_hash=lambda: HASH)
+    context = methods.Context(lm, weights_hash=lambda: HASH)
     return SimpleNamespace(lm=lm, path=path, module=trained, context=context)
 
 

@@ -277,7 +277,7 @@ def stored(tmp_path):
 
 
 def built(path, lm, sampling=PLAIN, known="abc", settings=""):
-    context = methods.Context(lm, None, sampling=sampling, weights_hash=known and (lambda: known))
+    context = methods.Context(lm, sampling=sampling, weights_hash=known and (lambda: known))
     return methods.build(f"medusa:weights={path}{settings}", context)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from specdec_core import TableLM
 from specdec_core.base import files
 from specdec_core.drafters import methods
 from specdec_core.measure import machine
@@ -159,7 +160,7 @@ def test_commit_is_of_this_repository_or_none():
         ("lookup", r"no method 'lookup'; choose from: autoregressive, prompt_lookup"),
         ("prompt_lookup:n=3", r"no setting 'n'; it takes: num_tokens, max_n, min_n, match"),
         ("autoregressive:n=3", r"it takes none"),
-        ("prompt_lookup:max_n", r"'max_n' is no setting; expected key=value"),
+        ("prompt_lookup:max_n", r"expected key=value, such as num_tokens=5; got 'max_n'"),
     ],
 )
 def test_check_refuses(name, says):
@@ -169,4 +170,4 @@ def test_check_refuses(name, says):
 
 def test_build_explains_a_refused_value():
     with pytest.raises(methods.MethodError, match="'prompt_lookup:max_n=0'.*min_n <= max_n"):
-        methods.build("prompt_lookup:max_n=0", methods.Context(None, None))
+        methods.build("prompt_lookup:max_n=0", methods.Context(TableLM.random(4)))

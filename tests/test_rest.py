@@ -173,7 +173,7 @@ def test_by_name_it_opens_the_store_for_the_models_tokenizer(tmp_path):
             return {"a": 0, "b": 1}
 
     build(tmp_path / "s", [[0, 1, 1]], 2, TokenizerId("other", "f" * 64))
-    context = methods.Context(TableLM.random(2), Tokenizer())
+    context = methods.Context(TableLM.random(2), tokenizer=Tokenizer())
     with pytest.raises(DatastoreError, match="'other'.*'mine'"):
         methods.build(f"rest:store={tmp_path / 's'}", context)
     build(tmp_path / "s", [[0, 1, 1]], 2)

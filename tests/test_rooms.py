@@ -1,4 +1,4 @@
-"""The order of the rooms: an import goes down the list or stays in its room, lazy ones included, and never in a circle."""
+"""The order of the rooms: an import goes down the list or stays in its room, lazy ones included, in no circle."""
 
 import ast
 import graphlib

@@ -165,7 +165,7 @@ def target():
 
 
 def context_of(target, **options):
-    return Context(CachedLM(target, **options), tiny_model.tokenizer(), weights_hash=lambda: "abc")
+    return Context(CachedLM(target, **options), tokenizer=tiny_model.tokenizer(), weights_hash=lambda: "abc")
 
 
 @pytest.mark.parametrize("execution", ["eager", "packed"])
@@ -219,14 +219,14 @@ def test_weights_of_another_target_or_of_no_known_one_are_refused(target, tmp_pa
     path = stored(tmp_path / "w.safetensors", target, (0,), range(60))
     lm = CachedLM(target)
     for context, message in (
-        (Context(lm, None, weights_hash=lambda: "xyz"), "was trained for tiny"),
-        (Context(lm, None), "give methods.Context a weights_hash"),
-        (Context(CachedLM(tiny("llama")), None, weights_hash=lambda: "abc"), "300 tokens .* this target has 61"),
+        (Context(lm, weights_hash=lambda: "xyz"), "was trained for tiny"),
+        (Context(lm), "give methods.Context a weights_hash"),
+        (Context(CachedLM(tiny("llama")), weights_hash=lambda: "abc"), "300 tokens .* this target has 61"),
     ):
         with pytest.raises(ModelError, match=message):
             build(f"draft_model:weights={path}", context)
     with pytest.raises(MethodError, match="'reduced' or 'full'; got 'half'"):
-        build(f"draft_model:weights={path},vocabulary=half", Context(lm, None))
+        build(f"draft_model:weights={path},vocabulary=half", Context(lm))
 
 
 def test_tensors_of_another_drafter_are_named(target, tmp_path):

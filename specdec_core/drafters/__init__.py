@@ -13,7 +13,9 @@ __getattr__, __dir__ = face(
         ".jacobi": ["Jacobi"],
         ".lookahead": ["Lookahead"],
         ".medusa": ["Medusa"],
-        ".methods": ["BASELINE", "REGISTRY", "Context", "MethodError", "build", "check", "settings", "split"],
+        ".methods": [
+            "BASELINE", "REGISTRY", "Context", "MethodError", "build", "check", "drafter_class", "settings", "split",
+        ],
         ".mtp": ["MTP"],
         ".ngram": ["NGramDictionary"],
         ".prompt_lookup": ["PromptLookup"],

@@ -141,7 +141,7 @@ class Adaptive(DrafterBase):
 
     @classmethod
     def build(cls, context: Context, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
-        """From the name of a drafter and t(q) of the context; what a draft costs is measured too, where a model makes it.
+        """From the name of a drafter and the context's t(q); where a model drafts, what a draft costs is measured too.
 
         ``method`` may be a cascade, such as "suffix_decoding>rest": worth having where there is a datastore.
 

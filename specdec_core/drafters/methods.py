@@ -23,8 +23,8 @@ from ..model.lm import CachedLM
 
 BASELINE = NullDrafter.name
 
-# name: (module, class); a module is imported when its method is asked for.
-REGISTRY = {
+# name: (module, class), imported when the method is asked for; or the class itself, for one of your own.
+REGISTRY: dict[str, tuple[str, str] | type[DrafterBase]] = {
     BASELINE: ("..core.null", "NullDrafter"),
     "prompt_lookup": (".prompt_lookup", "PromptLookup"),
     "ngram": (".ngram", "NGramDictionary"),
@@ -160,7 +160,10 @@ def check(names: Iterable[str]) -> list[str]:
 
 def drafter_class(name: str) -> type[DrafterBase]:
     """The class behind a name of `REGISTRY`."""
-    module, cls = REGISTRY[name]
+    entry = REGISTRY[name]
+    if isinstance(entry, type):
+        return entry
+    module, cls = entry
     return vars(import_module(module, __package__))[cls]
 
 

@@ -45,8 +45,8 @@ class CachedLM:
         ValueError: for a ``max_length`` beyond the model's limit, or numerics of another name.
     """
 
-    def __init__(self, model: PreTrainedModel | LoadedModel, execution: str = "auto", numerics: str = "fast", shape: Shape | None = None,
-                 max_length: int | None = None, prefill_chunk: int = 256, release: bool = False):  # fmt: skip
+    def __init__(self, model: PreTrainedModel | LoadedModel, execution: str = "auto", numerics: str = "fast",
+                 shape: Shape | None = None, max_length: int | None = None, prefill_chunk: int = 256, release: bool = False):  # fmt: skip
         if numerics not in ("fast", "invariant"):
             raise ValueError(f"numerics must be 'fast' or 'invariant'; got {numerics!r}")
         self.loaded = model if isinstance(model, LoadedModel) else None

@@ -1,4 +1,4 @@
-"""Training MTP's and EAGLE's module (`drafters.feature_net`): what is minimized, and what is counted on held-out text."""
+"""Training the module of MTP and EAGLE (`drafters.feature_net`): what is minimized, what is counted on held-out text."""
 
 from __future__ import annotations
 
