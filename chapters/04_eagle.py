@@ -17,17 +17,24 @@
 # %% [markdown]
 # # 04 · EAGLE
 #
-# > **The question of this chapter.** Medusa's heads guess all places ahead from one state, none knowing what another guessed. What is gained if one small layer continues the target's *states* instead, one after another, and is told each time which token was drawn?
+# > **The question of this chapter.**
+# > Medusa's heads guess all places ahead from one state, none knowing what another guessed.
+# > What is gained if one small layer continues the target's *states* instead, one after another,
+# > and is told each time which token was drawn?
 #
 # **Afterwards you can**
 #
 # - say what stands beside what: which state, which token, and what comes out, in training and while drafting;
-# - show with numbers why the drawn token must be fed back, and how much a drafter that does not hear of it can reach at most;
-# - explain why such a module is trained on the target's own text and on its own states, and what the depths 2 to 4 lose otherwise;
+# - show with numbers why the drawn token must be fed back,
+#   and how much a drafter that does not hear of it can reach at most;
+# - explain why such a module is trained on the target's own text and on its own states,
+#   and what the depths 2 to 4 lose otherwise;
 # - grow EAGLE-2's dynamic tree by hand: value, expansion layer by layer, the cut through all layers;
 # - check whether a drafter's confidence means what it says, and find out where the time of drafting goes.
 #
-# **Taken for granted:** chapter 01 (rejection sampling; several drafts for one place) and chapter 03 (heads on the last state, a candidate tree and its mask, a module that is used again and again). Chapter 00 for $t(q)$ and τ.
+# **Taken for granted:** chapter 01 (rejection sampling; several drafts for one place) and chapter 03
+# (heads on the last state, a candidate tree and its mask, a module that is used again and again).
+# Chapter 00 for $t(q)$ and τ.
 #
 # **Time:** 40 minutes of reading; the cells take about two minutes on two CPU cores.
 
@@ -66,17 +73,29 @@ print(loaded.why)
 # %% [markdown]
 # ## Continue states, not tokens
 #
-# After the target has read $t_1 \dots t_i$, its last layer and final norm leave a vector $f_i$ of $D$ numbers, the **feature** or state. The vocabulary projection $H$ turns it into the law of the next token,
+# After the target has read $t_1 \dots t_i$,
+# its last layer and final norm leave a vector $f_i$ of $D$ numbers, the **feature** or state.
+# The vocabulary projection $H$ turns it into the law of the next token,
 #
 # $$p(\cdot \mid t_1 \dots t_i) = \mathrm{softmax}(H f_i).$$
 #
-# $H$ is known. So whoever guesses the next *states* has a draft, and the states of the text so far are there for nothing: the target has just computed them. EAGLE (Li and others, 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)) trains one decoder layer $g$ to do it,
+# $H$ is known.
+# So whoever guesses the next *states* has a draft,
+# and the states of the text so far are there for nothing: the target has just computed them.
+# EAGLE (Li and others, 2024,
+# [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)) trains one decoder layer $g$ to do it,
 #
-# $$\hat f_{i+1} = g\big(f_1 \dots f_i;\; t_2 \dots t_{i+1}\big), \qquad \hat t_{i+2} \sim \mathrm{softmax}(H \hat f_{i+1}),$$
+# $$\hat f_{i+1} = g\big(f_1 \dots f_i;\; t_2 \dots t_{i+1}\big), \qquad
+# \hat t_{i+2} \sim \mathrm{softmax}(H \hat f_{i+1}),$$
 #
-# and goes on from its own output: $\hat f_{i+2} = g(f_1 \dots f_i, \hat f_{i+1};\; t_2 \dots t_{i+1}, \hat t_{i+2})$. That is **autoregression on features**. It is easier than to predict tokens from tokens, as a draft model does: $f_i$ has been through all layers of the target, and one step on is all that is missing.
+# and goes on from its own output: $\hat f_{i+2} = g(f_1 \dots f_i, \hat f_{i+1};\; t_2 \dots t_{i+1}, \hat t_{i+2})$.
+# That is **autoregression on features**.
+# It is easier than to predict tokens from tokens, as a draft model does:
+# $f_i$ has been through all layers of the target, and one step on is all that is missing.
 #
-# The bookkeeping is where one goes wrong. Beside the state at place $i$ stands the token *after* it, $t_{i+1}$, the one that was drawn from the law of $f_i$. With the text *the cat sat*, and *on* just drawn:
+# The bookkeeping is where one goes wrong.
+# Beside the state at place $i$ stands the token *after* it, $t_{i+1}$, the one that was drawn from the law of $f_i$.
+# With the text *the cat sat*, and *on* just drawn:
 #
 # | place | 1 | 2 | 3 | 4 | 5 |
 # |:--|:--|:--|:--|:--|:--|
@@ -85,10 +104,16 @@ print(loaded.why)
 # | output stands for the state after | *cat* | *sat* | *on* | *a* | *mat* |
 # | its law drafts | | | *a* | *mat* | … |
 #
-# A tilde marks a state that the module made itself. After the target's check the true states of accepted tokens are known; they replace the guesses, and the module reads them anew. Hence the first draft always comes from true states only.
+# A tilde marks a state that the module made itself.
+# After the target's check the true states of accepted tokens are known;
+# they replace the guesses, and the module reads them anew.
+# Hence the first draft always comes from true states only.
 #
-# > **The notes say …** (*five routes*) that EAGLE starts from features of an *intermediate* layer of the target. EAGLE and EAGLE-2 start from the top: the paper's "second-to-top-layer" counts the vocabulary projection as the top layer, and what is below it is the last hidden state. Layers from the middle come in with EAGLE-3, at the end of this chapter. The cell shows it: the states that our drafter is
-# > given are the vectors that the projection turns into logits.
+# > **The notes say …** (*five routes*) that EAGLE starts from features of an *intermediate* layer of the target.
+# > EAGLE and EAGLE-2 start from the top: the paper's "second-to-top-layer" counts the vocabulary projection
+# > as the top layer, and what is below it is the last hidden state.
+# > Layers from the middle come in with EAGLE-3, at the end of this chapter.
+# > The cell shows it: the states that our drafter is given are the vectors that the projection turns into logits.
 
 # %%
 from specdec_core.core.tree import DraftTree
@@ -102,8 +127,13 @@ print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits
       f"the rounding of {str(loaded.dtype)[6:]}")  # fmt: skip
 
 # %% [markdown]
-# **What does it cost?** By hand, for our target with $D = 576$, keys of $192$ and an inner width of $1536$: joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$; the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$. Together
-# $4{,}203{,}648$ weights. The projection comes on top, $D$ weights for every token that can be drafted. Embedding and projection are the target's own and are not trained.
+# **What does it cost?**
+# By hand, for our target with $D = 576$, keys of $192$ and an inner width of $1536$:
+# joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$;
+# the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$.
+# Together $4{,}203{,}648$ weights.
+# The projection comes on top, $D$ weights for every token that can be drafted.
+# Embedding and projection are the target's own and are not trained.
 
 # %%
 from specdec_core.drafters import feature
@@ -119,11 +149,19 @@ print(f"projection to the {K:,} tokens drafted: {K * D:,};",
 module = feature.load("eagle", lm, lambda: loaded.weights_hash)
 
 # %% [markdown]
-# > **The notes say …** (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's. One layer is about one part in as many as the target has layers: some 3 % of a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %. Below 1 % it is only where a target has more than a hundred layers. And what is *read* in a drafting step is the projection as well.
+# > **The notes say …**
+# > (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's.
+# > One layer is about one part in as many as the target has layers:
+# > some 3 % of a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %.
+# > Below 1 % it is only where a target has more than a hundred layers.
+# > And what is *read* in a drafting step is the projection as well.
 #
-# The projection is about as large as the layer, although it is cut to the $K$ most frequent tokens (chapter 02; FR-Spec, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)). To all tokens it would be several times that.
+# The projection is about as large as the layer, although it is cut to the $K$ most frequent tokens (chapter 02;
+# FR-Spec, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)).
+# To all tokens it would be several times that.
 #
-# **A first run.** A chain of four drafts a step; the drafts in order, those accepted in bold, then the token that the target adds:
+# **A first run.**
+# A chain of four drafts a step; the drafts in order, those accepted in bold, then the token that the target adds:
 
 # %%
 from specdec_core.drafters import EAGLE
@@ -158,15 +196,32 @@ display(words(rows, ["draft", "target adds", "tokens"]))
 # %% [markdown]
 # ## Why the drawn token must be fed back
 #
-# Chapter 03 compared two guessers of one token, a blind one and one that is told. EAGLE drafts a *law*, so the question is how much of it can be accepted. Suppose the module read states alone. $f_i$ knows the law of $t_{i+1}$; it cannot know the *draw*. But the next state, and so the law of $t_{i+2}$, depends on the draw.
+# Chapter 03 compared two guessers of one token, a blind one and one that is told.
+# EAGLE drafts a *law*, so the question is how much of it can be accepted.
+# Suppose the module read states alone.
+# $f_i$ knows the law of $t_{i+1}$; it cannot know the *draw*.
+# But the next state, and so the law of $t_{i+2}$, depends on the draw.
 #
-# **By hand.** After *I* the target draws *am* with 0.6 and *always* with 0.4. After *I am* it says *glad* with 0.9 and *begin* with 0.1; after *I always* the reverse. Both continuations start from the same state. A drafter that is told the token has $q = p$ in both cases and is always accepted. A blind one has a single
-# $q$ for both. With draws from $q$, acceptance is $\sum_x \min(p(x), q(x))$ (chapter 01), here averaged over what was drawn before:
+# **By hand.**
+# After *I* the target draws *am* with 0.6 and *always* with 0.4.
+# After *I am* it says *glad* with 0.9 and *begin* with 0.1; after *I always* the reverse.
+# Both continuations start from the same state.
+# A drafter that is told the token has $q = p$ in both cases and is always accepted.
+# A blind one has a single $q$ for both.
+# With draws from $q$, acceptance is $\sum_x \min(p(x), q(x))$ (chapter 01), here averaged over what was drawn before:
 #
-# - Training by cross-entropy on samples leads to the mixture $q = 0.6\,(0.9, 0.1) + 0.4\,(0.1, 0.9) = (0.58, 0.42)$. After *am* it is accepted with $0.58 + 0.1 = 0.68$, after *always* with $0.1 + 0.42 = 0.52$: on average $0.6 \cdot 0.68 + 0.4 \cdot 0.52 = 0.616$.
-# - The best single $q$ is another. Raise $q(\textit{glad})$ from zero: up to 0.1 both cases gain, from there to 0.9 only *am* does, at a rate of 0.6. For *begin* the rates are 1, then 0.4. Spend a mass of one where the rate is highest: $q = (0.9, 0.1)$, acceptance $0.1 + 0.8 \cdot 0.6 + 0.1 = 0.68$. No blind drafter gets more.
+# - Training by cross-entropy on samples leads to the mixture $q = 0.6\,(0.9, 0.1) + 0.4\,(0.1, 0.9) = (0.58, 0.42)$.
+#   After *am* it is accepted with $0.58 + 0.1 = 0.68$, after *always* with $0.1 + 0.42 = 0.52$:
+#   on average $0.6 \cdot 0.68 + 0.4 \cdot 0.52 = 0.616$.
+# - The best single $q$ is another.
+#   Raise $q(\textit{glad})$ from zero: up to 0.1 both cases gain, from there to 0.9 only *am* does, at a rate of 0.6.
+#   For *begin* the rates are 1, then 0.4.
+#   Spend a mass of one where the rate is highest: $q = (0.9, 0.1)$, acceptance $0.1 + 0.8 \cdot 0.6 + 0.1 = 0.68$.
+#   No blind drafter gets more.
 #
-# The second step is a recipe for any number of continuations and tokens: cut each $q(x)$ into pieces at the values $p(x \mid t)$; the rate of a piece is the total probability of the $t$ whose $p(x \mid t)$ reaches it; take the pieces by falling rate until the mass is used up.
+# The second step is a recipe for any number of continuations and tokens:
+# cut each $q(x)$ into pieces at the values $p(x \mid t)$; the rate of a piece is the total probability of the $t$
+# whose $p(x \mid t)$ reaches it; take the pieces by falling rate until the mass is used up.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -194,8 +249,11 @@ print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind
       "  told the token: 1.000")  # fmt: skip
 
 # %% [markdown]
-# **On the real target** the same can be computed exactly, without any drafter. We walk along a sampled answer ($T = 1$). At each state we take the eight likeliest next tokens and let one forward give the law behind *each* of them: a tree with eight leaves. What is the most that a drafter can reach that knows the state, perfectly even, but
-# not which of the eight was drawn?
+# **On the real target** the same can be computed exactly, without any drafter.
+# We walk along a sampled answer ($T = 1$).
+# At each state we take the eight likeliest next tokens and let one forward give the law behind *each* of them:
+# a tree with eight leaves.
+# What is the most that a drafter can reach that knows the state, perfectly even, but not which of the eight was drawn?
 
 # %%
 def walk(prompt, count, k=8, seed=0):
@@ -236,12 +294,22 @@ print(f"Averages over {len(points)} states: the best blind q {best.mean():.2f},"
 print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {mixed[unsure].mean():.2f}.")
 
 # %% [markdown]
-# *Each point is a state of the target.* Where the target is certain of the next token, nothing needs to be fed back. Where it is not, a state without its token is a fork, and these are the places where drafts are lost anyway.
+# *Each point is a state of the target.*
+# Where the target is certain of the next token, nothing needs to be fed back.
+# Where it is not, a state without its token is a fork, and these are the places where drafts are lost anyway.
 #
-# At $T = 0$ the token is a function of the state, but through the whole vocabulary projection, which one small layer would have to learn by heart. And a draft tree needs more than the argmax: siblings come from one state, and a blind module would give all of them the same children.
+# At $T = 0$ the token is a function of the state,
+# but through the whole vocabulary projection, which one small layer would have to learn by heart.
+# And a draft tree needs more than the argmax: siblings come from one state,
+# and a blind module would give all of them the same children.
 #
-# **A training without a loop.** The most modest module that can be trained is a linear map from what it reads at a place to the state one place on, fitted by least squares. We give it the state, the token, or both, on the same text: some of the conversations that EAGLE itself was trained on (next section), whose states the target computes now. Then we count how often the
-# map's best token is what the target really wrote next, on conversations that were held out.
+# **A training without a loop.**
+# The most modest module that can be trained is a linear map from what it reads at a place to the state one place on,
+# fitted by least squares.
+# We give it the state, the token, or both, on the same text:
+# some of the conversations that EAGLE itself was trained on (next section), whose states the target computes now.
+# Then we count how often the map's best token is what the target really wrote next,
+# on conversations that were held out.
 
 # %%
 from specdec_core.training import waves
@@ -291,12 +359,24 @@ for reads in (("state",), ("token",), ("state", "token")):
     print(f"a map that reads {' and '.join(reads):15} is right at {right(A, reads):.1%} of the places")
 
 # %% [markdown]
-# The three maps had the same text and the same closed formula. The state alone says where the text stands but not where it goes; the token alone is a table of pairs of words; EAGLE reads both. A layer with attention and a real training gets much further than any linear map; what the three can know does not change by that.
+# The three maps had the same text and the same closed formula.
+# The state alone says where the text stands but not where it goes;
+# the token alone is a table of pairs of words; EAGLE reads both.
+# A layer with attention and a real training gets much further than any linear map;
+# what the three can know does not change by that.
 #
 # ## What it learns from: the target's own text
 #
-# A draft is right if the *target* would have written it. So the text to learn from is the target's. Human text goes where the target would not have gone: its tokens are not the target's draws, and the states on it are not those that decoding meets. Our target writes both sides of its conversations: behind the chat template's header for a user's turn a chat model
-# continues with a question (Magpie, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)), then it answers, at $T = 0$ in most conversations because that is how it will be used most, at $T = 0.8$ in the others. Turns that run in circles are cut out. Nothing is downloaded.
+# A draft is right if the *target* would have written it.
+# So the text to learn from is the target's.
+# Human text goes where the target would not have gone:
+# its tokens are not the target's draws, and the states on it are not those that decoding meets.
+# Our target writes both sides of its conversations:
+# behind the chat template's header for a user's turn a chat model continues with a question
+# (Magpie, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)), then it answers,
+# at $T = 0$ in most conversations because that is how it will be used most, at $T = 0.8$ in the others.
+# Turns that run in circles are cut out.
+# Nothing is downloaded.
 
 # %%
 facts = {
@@ -319,18 +399,37 @@ print(tokenizer.decode(kept)[:700], "…")
 #
 # $$-\sum_x p(x)\,\log \hat p(x) \;+\; w\,\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big),$$
 #
-# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$. The first part is about the law, which is drafted, the second about the state, which is continued. The first part alone would allow any $\hat f$ with the right law. The second part wants the vector itself, because the vector is what the module reads next. (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much, so that no outlier rules the sum. In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
+# with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$.
+# The first part is about the law, which is drafted, the second about the state, which is continued.
+# The first part alone would allow any $\hat f$ with the right law.
+# The second part wants the vector itself, because the vector is what the module reads next.
+# (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much,
+# so that no outlier rules the sum.
+# In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
 #
 # ## Depth 2 to 4: training on its own states
 #
-# In training each $f_i$ can be the target's. While drafting it is so for the first token only: from depth 2 on the module reads its own outputs, which are a little off in ways that it has never seen, and what it makes of them is further off. Chapter 03 met the same with MTP. EAGLE-1 adds noise to the states in training; HASS ([arXiv:2408.15766](https://arxiv.org/abs/2408.15766)) and EAGLE-3 let the module
-# read, in training already, **what it will read when it drafts**: run it, feed its outputs back as states beside the true tokens, and ask for the true law and state again, a few steps deep. That is what our module did.
+# In training each $f_i$ can be the target's.
+# While drafting it is so for the first token only: from depth 2 on the module reads its own outputs,
+# which are a little off in ways that it has never seen, and what it makes of them is further off.
+# Chapter 03 met the same with MTP.
+# EAGLE-1 adds noise to the states in training; HASS ([arXiv:2408.15766](https://arxiv.org/abs/2408.15766))
+# and EAGLE-3 let the module read, in training already, **what it will read when it drafts**: run it,
+# feed its outputs back as states beside the true tokens, and ask for the true law and state again, a few steps deep.
+# That is what our module did.
 #
-# **Why it matters, by hand.** Let $e_d$ be the distance of the state at depth $d$ from the true one. Reading a true state the module errs by $\varepsilon$. An error in what it reads comes out multiplied by some factor $a$, and $\varepsilon$ is added anew:
+# **Why it matters, by hand.**
+# Let $e_d$ be the distance of the state at depth $d$ from the true one.
+# Reading a true state the module errs by $\varepsilon$.
+# An error in what it reads comes out multiplied by some factor $a$, and $\varepsilon$ is added anew:
 #
-# $$e_1 = \varepsilon, \qquad e_{d+1} = a\, e_d + \varepsilon \quad\Longrightarrow\quad e_d = \varepsilon\,(1 + a + \dots + a^{d-1}).$$
+# $$e_1 = \varepsilon, \qquad e_{d+1} = a\, e_d + \varepsilon \quad\Longrightarrow\quad
+# e_d = \varepsilon\,(1 + a + \dots + a^{d-1}).$$
 #
-# With $\varepsilon = 0.1$ and $a = 1.2$ the errors are 0.10, 0.22, 0.36, 0.54; with $a = 0.6$ they are 0.10, 0.16, 0.20, 0.22, and never more than $\varepsilon/(1 - a) = 0.25$. Training on true states shows the module $e_1$ only: it makes $\varepsilon$ small and does not care about $a$. Training on its own states shows it the whole sum.
+# With $\varepsilon = 0.1$ and $a = 1.2$ the errors are 0.10, 0.22, 0.36, 0.54;
+# with $a = 0.6$ they are 0.10, 0.16, 0.20, 0.22, and never more than $\varepsilon/(1 - a) = 0.25$.
+# Training on true states shows the module $e_1$ only: it makes $\varepsilon$ small and does not care about $a$.
+# Training on its own states shows it the whole sum.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -345,8 +444,15 @@ for a in (1.2, 0.6):
     print(f"a = {a}:", *(f"{e:.2f}" for e in errors(a)))
 
 # %% [markdown]
-# **The real modules.** EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only; they also differ in the norms around the join and in the loss on the states, so the comparison is fair to the purpose, not to one cause. Each reads greedy answers of the target
-# with all tokens true, at every place four steps deep, as if all drafts before had been right. If nothing were lost on the way, the lines on the right would be flat. (The answers are drafted with the dynamic tree of a later section, which does not change them but for near ties; how its trees grew is kept for that section.)
+# **The real modules.**
+# EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only;
+# they also differ in the norms around the join and in the loss on the states,
+# so the comparison is fair to the purpose, not to one cause.
+# Each reads greedy answers of the target with all tokens true,
+# at every place four steps deep, as if all drafts before had been right.
+# If nothing were lost on the way, the lines on the right would be flat.
+# (The answers are drafted with the dynamic tree of a later section, which does not change them but for near ties;
+# how its trees grew is kept for that section.)
 
 # %%
 def deep(module, tokens, states, start, depth=4):
@@ -417,7 +523,12 @@ print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth
       f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")  # fmt: skip
 
 # %% [markdown]
-# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only. (EAGLE-3 will draw the conclusion.) Next, what the training runs themselves recorded on held-out conversations, for all recipes whose weights come with the package. Here a draft counts as tested only if all before it in its chain were right, so these are the conditional rates of a chain:
+# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only.
+# (EAGLE-3 will draw the conclusion.)
+# Next, what the training runs themselves recorded on held-out conversations,
+# for all recipes whose weights come with the package.
+# Here a draft counts as tested only if all before it in its chain were right,
+# so these are the conditional rates of a chain:
 
 # %%
 rows, kept_up = [], {}
@@ -432,9 +543,14 @@ print("rate at depth 4 over that at depth 1:")
 print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
 # %% [markdown]
-# The draft model reads tokens only, and its accepted drafts are the text: what changes its rate with depth is the ease of the passage alone (chapter 02). The others have the same help, and lose by reading states that are not the target's, or, Medusa, a state that lies further and further back.
+# The draft model reads tokens only, and its accepted drafts are the text:
+# what changes its rate with depth is the ease of the passage alone (chapter 02).
+# The others have the same help, and lose by reading states that are not the target's,
+# or, Medusa, a state that lies further and further back.
 #
-# Was that enough training? The cards also have the rate at depth 1 on the way. Where a curve falls back, training was taken up again with a high learning rate, which is lowered towards the end:
+# Was that enough training?
+# The cards also have the rate at depth 1 on the way.
+# Where a curve falls back, training was taken up again with a high learning rate, which is lowered towards the end:
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.2))
@@ -451,13 +567,19 @@ alt = "Held-out acceptance at depth 1 against the tokens seen in training, for f
 figures.save(fig, "04-training", alt=alt, model=loaded, quoted=["rates recorded in the cards of the weights"])
 
 # %% [markdown]
-# A curve that still rises at its right end was stopped by the clock. `specdec train NAME --start FILE --seed 9` goes on from there, and says in its card that it did.
+# A curve that still rises at its right end was stopped by the clock.
+# `specdec train NAME --start FILE --seed 9` goes on from there, and says in its card that it did.
 
 # %% [markdown]
 #
 # ## Taken apart: one part missing at a time
 #
-# The papers ask what each part is worth by leaving it out. So do these four short trainings: the recipe of EAGLE; without the drawn token; without the state, from tokens alone; and on true states only. The text, the order, the seed and the number of updates are the same, so what differs is the part. They are too short to be used, and too long for a notebook: what stands here was **recorded**, as their cards have it (`specdec train cards`), when the commands `specdec train eagle_blind`, … were run.
+# The papers ask what each part is worth by leaving it out.
+# So do these four short trainings: the recipe of EAGLE;
+# without the drawn token; without the state, from tokens alone; and on true states only.
+# The text, the order, the seed and the number of updates are the same, so what differs is the part.
+# They are too short to be used, and too long for a notebook: what stands here was **recorded**,
+# as their cards have it (`specdec train cards`), when the commands `specdec train eagle_blind`, … were run.
 
 # %%
 cards = weights.ablations()
@@ -473,29 +595,53 @@ for each in cards[1:]:
     print(f"without {parts[each.name]}: {d[0]:+.3f} at depth 1, {d[2]:+.3f} at depth 3")
 
 # %% [markdown]
-# Read the two depths apart. What is missing at depth 1 is knowledge: a module that is not told the drawn token does not know which of the two continuations of *I* it is in, and one without states has one layer to make of the tokens what the target made with thirty. What is missing further down only is practice with its own output.
+# Read the two depths apart.
+# What is missing at depth 1 is knowledge:
+# a module that is not told the drawn token does not know which of the two continuations of *I* it is in,
+# and one without states has one layer to make of the tokens what the target made with thirty.
+# What is missing further down only is practice with its own output.
 
 # %% [markdown]
 # ## A tree of one shape
 #
-# A chain stops at its first wrong token. EAGLE drafts a **tree**: at a node the module's law is known, and its second and third token are candidates too. All nodes of one depth are read in one forward of the module, under a tree mask as the target's own (chapter 03). EAGLE-1 uses one tree of ranks for every step: the best token's best token, the second's best, and so on. There is a difference to Medusa's tree:
-# Medusa's heads give the same candidates below every node of a depth; here each node's children come from *its* path, because the token was fed back.
+# A chain stops at its first wrong token.
+# EAGLE drafts a **tree**: at a node the module's law is known, and its second and third token are candidates too.
+# All nodes of one depth are read in one forward of the module, under a tree mask as the target's own (chapter 03).
+# EAGLE-1 uses one tree of ranks for every step: the best token's best token, the second's best, and so on.
+# There is a difference to Medusa's tree: Medusa's heads give the same candidates below every node of a depth;
+# here each node's children come from *its* path, because the token was fed back.
 #
-# > **The notes say …** (*five routes*, its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree; the *short introduction* has it the other way round, a tree that EAGLE adds to Medusa (chapter 03). Both have trees, and both had them from their first papers on: Medusa checks combinations of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks. What EAGLE adds is
-# > the recursion on states.
+# > **The notes say …** (*five routes*,
+# > its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree;
+# > the *short introduction* has it the other way round, a tree that EAGLE adds to Medusa (chapter 03).
+# > Both have trees, and both had them from their first papers on:
+# > Medusa checks combinations of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks.
+# > What EAGLE adds is the recursion on states.
 #
-# What is a tree worth? If $c(v)$ is the probability that node $v$ is accepted given that its parent was, the **value** of $v$ is the product of $c$ along its path: the probability that $v$ is accepted at all. A step yields the accepted nodes and one token more, so
+# What is a tree worth?
+# If $c(v)$ is the probability that node $v$ is accepted given that its parent was,
+# the **value** of $v$ is the product of $c$ along its path: the probability that $v$ is accepted at all.
+# A step yields the accepted nodes and one token more, so
 #
 # $$E[\text{tokens}] = 1 + \sum_v \text{value}(v)$$
 #
-# (chapter 03, *What a tree is worth*: the expected number of accepted nodes is the sum of their probabilities). The best tree with $N$ nodes has the $N$ most valuable ones. A fixed tree must settle on them before it has seen the text.
+# (chapter 03, *What a tree is worth*: the expected number of accepted nodes is the sum of their probabilities).
+# The best tree with $N$ nodes has the $N$ most valuable ones.
+# A fixed tree must settle on them before it has seen the text.
 #
 # ## A tree that follows the confidence
 #
-# EAGLE-2 (Li and others, 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858)) takes the module's own probability for $c(v)$, its **confidence**, and lets each step have its own tree:
+# EAGLE-2 (Li and others, 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858))
+# takes the module's own probability for $c(v)$, its **confidence**, and lets each step have its own tree:
 #
-# 1. **Expand, layer by layer.** Of the nodes drafted last, the module reads the $k$ most valuable ones in one forward; each gets its $k$ likeliest tokens as children. A layer costs one forward of the module, however wide the tree is at other depths.
-# 2. **Rerank, all layers at once.** Of everything that was drafted keep the $N$ most valuable nodes. A child is never worth more than its parent, so what is kept hangs together. (A tie could break that; the earlier node wins, and parents are earlier.)
+# 1. **Expand, layer by layer.**
+#    Of the nodes drafted last, the module reads the $k$ most valuable ones in one forward;
+#    each gets its $k$ likeliest tokens as children.
+#    A layer costs one forward of the module, however wide the tree is at other depths.
+# 2. **Rerank, all layers at once.**
+#    Of everything that was drafted keep the $N$ most valuable nodes.
+#    A child is never worth more than its parent, so what is kept hangs together.
+#    (A tie could break that; the earlier node wins, and parents are earlier.)
 #
 # **By hand**, with a module that looks at the last word only, $k = 2$, three layers, and six nodes to keep:
 #
@@ -508,8 +654,16 @@ for each in cards[1:]:
 # | dog | ran 0.8 | sat 0.2 | |
 # | sat, ran | . 0.95 | a 0.05 | |
 #
-# Layer 1, after ".": *the* 0.6, *a* 0.3. Both are read. Layer 2: *the cat* 0.30, *the dog* 0.24, *a dog* 0.27, *a cat* 0.03. The two best, *the cat* and *a dog*, are read. Layer 3: *the cat sat* 0.21, *the cat ran* 0.09, *a dog ran* 0.216, *a dog sat* 0.054. Of these ten nodes the six best are *the* 0.6, *a* 0.3, *the cat* 0.30, *a dog* 0.27, *the dog* 0.24, *a dog ran* 0.216.
-# The cut goes through the layers: *the dog*, which was not good enough to be continued, is kept; *the cat sat* is not. The expectation is $1 + 1.926 = 2.926$ tokens. The package's drafter with this module:
+# Layer 1, after ".": *the* 0.6, *a* 0.3.
+# Both are read.
+# Layer 2: *the cat* 0.30, *the dog* 0.24, *a dog* 0.27, *a cat* 0.03.
+# The two best, *the cat* and *a dog*, are read.
+# Layer 3: *the cat sat* 0.21, *the cat ran* 0.09, *a dog ran* 0.216, *a dog sat* 0.054.
+# Of these ten nodes the six best are *the* 0.6,
+# *a* 0.3, *the cat* 0.30, *a dog* 0.27, *the dog* 0.24, *a dog ran* 0.216.
+# The cut goes through the layers: *the dog*, which was not good enough to be continued, is kept; *the cat sat* is not.
+# The expectation is $1 + 1.926 = 2.926$ tokens.
+# The package's drafter with this module:
 
 # %%
 WORDS = [".", "the", "a", "cat", "dog", "sat", "ran"]
@@ -572,9 +726,13 @@ for word in (".", "dog"):
         print("   ", ", ".join(kept))
 
 # %% [markdown]
-# Behind "." the fixed tree of ranks happens to be almost as good. Behind *dog* the text is predictable; the dynamic tree becomes long and thin there and gains. That is all it does: it moves nodes from places where the module doubts to places where it is sure.
+# Behind "." the fixed tree of ranks happens to be almost as good.
+# Behind *dog* the text is predictable; the dynamic tree becomes long and thin there and gains.
+# That is all it does: it moves nodes from places where the module doubts to places where it is sure.
 #
-# **On a real prompt.** Play the stages: each round drafts and chooses; the last ones cut and check. (Without a kernel: the first choice, the cut, and the target's verdict.)
+# **On a real prompt.**
+# Play the stages: each round drafts and chooses; the last ones cut and check.
+# (Without a kernel: the first choice, the cut, and the target's verdict.)
 
 # %%
 from specdec_core.viz import dynamic_tree
@@ -584,7 +742,8 @@ growth, verdict = max(steps[:12], key=lambda pair: pair[1].accepted)
 dynamic_tree.player(dynamic_tree.Growth.of(growth, verdict.path), lambda token: tokenizer.decode([token]))
 
 # %% [markdown]
-# How much do the trees differ from step to step? Each column is one step's tree:
+# How much do the trees differ from step to step?
+# Each column is one step's tree:
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.0))
@@ -604,8 +763,14 @@ alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth;
 figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %% [markdown]
-# **When sampling** the same ranking would be wrong, and not in a detail. Children are then *drawn*, without replacement, and verification counts on the law that they were drawn from (chapter 01). Whoever draws several and keeps those that turned out likely has changed that law. What may be used is anything known *before* a token is drawn: the package decides which open place in the tree
-# to fill next by the parent's value and the next largest probability there, draws, and keeps what it drew. The exact law of two tokens at $T = 1$, all random choices enumerated, for the package's tree of two nodes, and for a drafter that draws two tokens and keeps the likelier:
+# **When sampling** the same ranking would be wrong, and not in a detail.
+# Children are then *drawn*, without replacement,
+# and verification counts on the law that they were drawn from (chapter 01).
+# Whoever draws several and keeps those that turned out likely has changed that law.
+# What may be used is anything known *before* a token is drawn: the package decides which open place
+# in the tree to fill next by the parent's value and the next largest probability there, draws, and keeps what it drew.
+# The exact law of two tokens at $T = 1$, all random choices enumerated, for the package's tree of two nodes,
+# and for a drafter that draws two tokens and keeps the likelier:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -653,8 +818,11 @@ print(f"keeping the likelier of two draws: distance {total_variation(law(KeepsTh
 # %% [markdown]
 # ## Is confidence calibrated?
 #
-# All this rests on one assumption: that a token to which the module gives 0.8 is accepted 8 times in 10. Then, and only then, is the product along a path the probability to be accepted. Nothing in the loss asks for it directly, but cross-entropy with the target's laws rewards it. We look at every node whose parent the target accepted, kept or not, on all our prompts: its confidence, and whether it
-# was the target's next token.
+# All this rests on one assumption: that a token to which the module gives 0.8 is accepted 8 times in 10.
+# Then, and only then, is the product along a path the probability to be accepted.
+# Nothing in the loss asks for it directly, but cross-entropy with the target's laws rewards it.
+# We look at every node whose parent the target accepted, kept or not, on all our prompts:
+# its confidence, and whether it was the target's next token.
 
 # %%
 def judged(growth, verdict):
@@ -702,12 +870,23 @@ print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * 
       "it is too sure of itself." if says > gets else "it is too modest.")  # fmt: skip
 
 # %% [markdown]
-# *Numbers: nodes in the bin.* There is a reason to expect a bend. Trained on laws, the module predicts the target's *probability* of a token; but at $T = 0$ the token is accepted if it is the target's *best*, always or never. A token to which the target itself gives 0.6 is then accepted every time. So at $T = 0$ the likeliest tokens may be accepted more often than the module says, and the second and third
-# less often. For the tree only the order of the values matters, not their size; the sum of the values as a forecast of τ does need the size.
+# *Numbers: nodes in the bin.*
+# There is a reason to expect a bend.
+# Trained on laws, the module predicts the target's *probability* of a token;
+# but at $T = 0$ the token is accepted if it is the target's *best*, always or never.
+# A token to which the target itself gives 0.6 is then accepted every time.
+# So at $T = 0$ the likeliest tokens may be accepted more often than the module says,
+# and the second and third less often.
+# For the tree only the order of the values matters, not their size;
+# the sum of the values as a forecast of τ does need the size.
 #
 # ## Acceptance by depth: EAGLE, MTP, Medusa
 #
-# Now all three on the same prompts. For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture: from Medusa the best token of each head. We let the methods answer in turn and keep everything for the next section: EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
+# Now all three on the same prompts.
+# For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture:
+# from Medusa the best token of each head.
+# We let the methods answer in turn and keep everything for the next section:
+# EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
 
 # %%
 from specdec_core.drafters import methods
@@ -771,8 +950,12 @@ print(f"Highest at depth 1: {best}, {first[best]:.2f};",
       f"over depths 2 to 4 together: {deeper}, {further[deeper]:.2f}.")  # fmt: skip
 
 # %% [markdown]
-# *Bars: one standard error; few drafts reach depth 4.* Two things act against each other in such a curve. A draft that got to depth 3 stands in an easy passage, which lifts the rate. And the further from a true state, the worse the guess, which lowers it. Medusa's heads get no word of the tokens in between, so for them the second effect is larger at equal skill; MTP hears the token but was never trained on its own
-# states; EAGLE has both.
+# *Bars: one standard error; few drafts reach depth 4.*
+# Two things act against each other in such a curve.
+# A draft that got to depth 3 stands in an easy passage, which lifts the rate.
+# And the further from a true state, the worse the guess, which lowers it.
+# Medusa's heads get no word of the tokens in between, so for them the second effect is larger at equal skill;
+# MTP hears the token but was never trained on its own states; EAGLE has both.
 
 # %%
 rows, rate = [], {}
@@ -786,11 +969,18 @@ low, high = min(rate, key=rate.get), max(rate, key=rate.get)
 print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.2f} ({high}).")
 
 # %% [markdown]
-# > **The notes say …** (*model-free chapter*, section 11) that the trained routes have a stable acceptance rate, EAGLE about 0.8, in any context. There is no such constant. The rate belongs to a target, a module with its training, a depth, a temperature and a text; the table has our target's by task, the figure by depth. What is true of the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
+# > **The notes say …** (*model-free chapter*, section 11) that the trained routes have a stable acceptance rate,
+# > EAGLE about 0.8, in any context.
+# > There is no such constant.
+# > The rate belongs to a target, a module with its training, a depth, a temperature and a text;
+# > the table has our target's by task, the figure by depth.
+# > What is true of the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
 #
 # ## Chain, static, dynamic: tokens and time
 #
-# The same runs on the clock. *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$, with $t(q)$ measured alone and the draft's time taken from the run.
+# The same runs on the clock.
+# *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$,
+# with $t(q)$ measured alone and the draft's time taken from the run.
 
 # %%
 from specdec_core.measure.costs import measure
@@ -852,7 +1042,11 @@ slower = [name for name in drafters if pace[name] < 0.98 * pace["autoregressive"
 print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or 'none of them'}.")
 
 # %% [markdown]
-# **Where does the draft time go?** A step of depth 4 is one reading of the new true states and three further forwards of the layer, each followed by the projection of what it read to the drafted vocabulary. All of these are small matrix products one after another, none of which can begin before the one before has ended: time here is a matter of depth more than of nodes.
+# **Where does the draft time go?**
+# A step of depth 4 is one reading of the new true states and three further forwards of the layer,
+# each followed by the projection of what it read to the drafted vocabulary.
+# All of these are small matrix products one after another, none of which can begin before the one before has ended:
+# time here is a matter of depth more than of nodes.
 
 # %%
 from time import perf_counter
@@ -894,47 +1088,92 @@ print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,"
       f"measured: {1000 * measured:.1f} ms.")  # fmt: skip
 
 # %% [markdown]
-# What is measured beyond the parts will be bookkeeping in Python, the reading of several true states at once, and weights that the target's forward has driven out of the processor's cache in the meantime. A server would run such steps from one recorded graph; ours is written to be read. Beside the forward of a large target such a step nearly vanishes; beside that of a small one it does not. So the papers' speedups, measured on targets of 7 billion weights and more, do not carry over to ours. The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
+# What is measured beyond the parts will be bookkeeping in Python, the reading of several true states at once,
+# and weights that the target's forward has driven out of the processor's cache in the meantime.
+# A server would run such steps from one recorded graph; ours is written to be read.
+# Beside the forward of a large target such a step nearly vanishes; beside that of a small one it does not.
+# So the papers' speedups, measured on targets of 7 billion weights and more, do not carry over to ours.
+# The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
 #
 # ## What EAGLE-3 changes
 #
-# EAGLE-3 (Li and others, 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)) starts from an observation: with more training data EAGLE improves little. It blames the second part of the loss. To be *near* $f_{i+1}$ is a demand on the module beyond what drafting needs, since only the drafted law is ever tested. Three changes:
+# EAGLE-3 (Li and others, 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)) starts from an observation:
+# with more training data EAGLE improves little.
+# It blames the second part of the loss.
+# To be *near* $f_{i+1}$ is a demand on the module beyond what drafting needs,
+# since only the drafted law is ever tested.
+# Three changes:
 #
 # | | EAGLE, EAGLE-2 | EAGLE-3 | the module of this chapter |
 # |:--|:--|:--|:--|
-# | loss | law, and the state itself by smooth $L_1$ | the law alone; the output may be any vector | both parts, as EAGLE |
-# | what is read at depth 1 | the last state $f_i$ | states from a low, a middle and a high layer, joined by a linear map | the last state |
-# | from depth 2 on, in training | true states (with noise) | the module's own outputs: *training-time test* | its own outputs, three steps deep |
+# | loss | law, and the state itself (smooth $L_1$) | law alone; the output is any vector | both, as EAGLE |
+# | read at depth 1 | the last state $f_i$ | a low, a middle and a high layer, joined linearly | the last state |
+# | from depth 2, in training | true states (with noise) | its own: *training-time test* | its own, three deep |
 #
-# The changes belong together. Once outputs need not resemble states, a module that has only ever seen states in training would be lost from depth 2 on, so training must unroll the steps as drafting does. And once the output is free, the input is too: the last state of the target is made for one purpose, the next token's logits; layers below hold more of what comes later. So our module has the third
-# change and not the first two: it is EAGLE's architecture and loss with training-time test (in the manner of HASS). Setting the weight of the states' loss to zero in its recipe would give the first as well. The dynamic tree is unchanged in EAGLE-3.
+# The changes belong together.
+# Once outputs need not resemble states, a module that has only ever seen states
+# in training would be lost from depth 2 on, so training must unroll the steps as drafting does.
+# And once the output is free, the input is too: the last state of the target is made for one purpose,
+# the next token's logits; layers below hold more of what comes later.
+# So our module has the third change and not the first two:
+# it is EAGLE's architecture and loss with training-time test (in the manner of HASS).
+# Setting the weight of the states' loss to zero in its recipe would give the first as well.
+# The dynamic tree is unchanged in EAGLE-3.
 #
 # ## Pitfalls
 #
-# - **The wrong token beside the state.** Beside $f_i$ stands $t_{i+1}$, the token drawn *from* it. With $t_i$, the token that made it, the module is blind.
-# - **Guesses left in the cache.** The module's keys of its own states must be replaced by those of the true states once these are known, or errors pile up over the whole text.
-# - **Comparing confidences instead of values.** A confident child of an unlikely parent is unlikely. Ranked by confidence, a cut can even keep nodes whose parents are gone.
-# - **Ranking drawn tokens when sampling.** It changes the law that they were drawn from. Decide before drawing.
-# - **A confidence that is not a probability.** After a temperature, a top-k or a cut vocabulary the product of probabilities is still an order, but no longer a forecast.
-# - **Text from elsewhere.** Weights belong to one target and its way of writing: another fine-tuning of the same base model is another target.
-# - **Depth is time.** Each layer is one more forward of the module, before the target can begin.
+# - **The wrong token beside the state.**
+#   Beside $f_i$ stands $t_{i+1}$, the token drawn *from* it.
+#   With $t_i$, the token that made it, the module is blind.
+# - **Guesses left in the cache.**
+#   The module's keys of its own states must be replaced by those of the true states once these are known,
+#   or errors pile up over the whole text.
+# - **Comparing confidences instead of values.**
+#   A confident child of an unlikely parent is unlikely.
+#   Ranked by confidence, a cut can even keep nodes whose parents are gone.
+# - **Ranking drawn tokens when sampling.**
+#   It changes the law that they were drawn from.
+#   Decide before drawing.
+# - **A confidence that is not a probability.**
+#   After a temperature, a top-k or a cut vocabulary the product of probabilities is still an order,
+#   but no longer a forecast.
+# - **Text from elsewhere.**
+#   Weights belong to one target and its way of writing: another fine-tuning of the same base model is another target.
+# - **Depth is time.**
+#   Each layer is one more forward of the module, before the target can begin.
 #
 # ## Summary
 #
-# - The last hidden state is all that the next law depends on. EAGLE continues states with one layer and borrows the target's embedding and projection.
-# - A state is a fork. Without the drawn token a drafter is limited by $\max_q \sum_t p(t) \sum_x \min(p(x \mid t), q(x))$, which is far below 1 where the target is unsure.
+# - The last hidden state is all that the next law depends on.
+#   EAGLE continues states with one layer and borrows the target's embedding and projection.
+# - A state is a fork.
+#   Without the drawn token a drafter is limited by $\max_q \sum_t p(t) \sum_x \min(p(x \mid t), q(x))$,
+#   which is far below 1 where the target is unsure.
 # - Train on what the target writes, and on the states that the module will read: its own.
-# - A node is worth the product of confidences on its path, a tree 1 plus the sum of its nodes' values. EAGLE-2 expands the best of each layer and keeps the best of all.
+# - A node is worth the product of confidences on its path, a tree 1 plus the sum of its nodes' values.
+#   EAGLE-2 expands the best of each layer and keeps the best of all.
 # - Calibration makes the forecast right; for the choice of nodes the order suffices.
-# - Steps count nodes, the clock counts forwards of the module too. Which tree is best is decided by $t(q)$ and by what a layer costs.
+# - Steps count nodes, the clock counts forwards of the module too.
+#   Which tree is best is decided by $t(q)$ and by what a layer costs.
 #
-# **Can you answer these?** Why does the first draft of a step come from true states only? (The target's forward has just computed the states of all tokens that were kept; the guesses that stood in for them are dropped.) A node has value 0.2 and its best child confidence 0.9: may the child be kept and the node not? (No: the child is worth 0.18.) Which of EAGLE-3's changes would hurt if made alone? (Dropping the states' loss
-# without unrolling the steps in training.)
+# **Can you answer these?**
+# Why does the first draft of a step come from true states only?
+# (The target's forward has just computed the states of all tokens that were kept;
+# the guesses that stood in for them are dropped.)
+# A node has value 0.2 and its best child confidence 0.9: may the child be kept and the node not?
+# (No: the child is worth 0.18.)
+# Which of EAGLE-3's changes would hurt if made alone?
+# (Dropping the states' loss without unrolling the steps in training.)
 #
 # ## Further reading
 #
-# - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*, ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
-# - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*, EMNLP 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858): sections 3 and 4, that confidence is calibrated, and the tree
-# - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*, NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
-# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*, ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766): HASS, training on the module's own states
-# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464): how a chat model writes both sides
+# - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*,
+#   ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
+# - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*, EMNLP 2024,
+#   [arXiv:2406.16858](https://arxiv.org/abs/2406.16858): sections 3 and 4, that confidence is calibrated, and the tree
+# - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*,
+#   NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
+# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*,
+#   ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766): HASS, training on the module's own states
+# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*,
+#   [arXiv:2406.08464](https://arxiv.org/abs/2406.08464): how a chat model writes both sides

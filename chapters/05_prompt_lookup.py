@@ -17,22 +17,26 @@
 # %% [markdown]
 # # 05 · Prompt lookup
 #
-# > **The question of this chapter.** Without a second model and without training, how far does copying from the text itself
-# > get us: what to look for, which match to believe, how much to copy, and on which tasks does that pay?
+# > **The question of this chapter.**
+# > Without a second model and without training, how far does copying from the text itself get us:
+# > what to look for, which match to believe, how much to copy, and on which tasks does that pay?
 #
 # **Afterwards you can**
 #
-# - state the one formula behind all methods that draft without a model (chapters 05 to 09), and say why they are lossless;
+# - state the one formula behind all methods that draft without a model (chapters 05 to 09),
+#   and say why they are lossless;
 # - build the matcher, by rescanning and with an index, and say what each costs a step;
 # - choose `min_n`, `max_n`, the number of tokens, and the match that wins, from measurements instead of habit;
 # - tell a miss, which costs nothing, from a wrong draft, which does, and compute from $t(q)$ when drafting pays;
 # - set the same switches in transformers, vLLM and TensorRT-LLM, and know where their defaults differ.
 #
-# **Taken for granted:** chapter 00: a forward checks a whole draft, τ counts the tokens a forward yields, $t(q)$ is the time of a
-# forward with $q$ rows. Chapter 01 helps in one section.
+# **Taken for granted:** chapter 00: a forward checks a whole draft,
+# τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows.
+# Chapter 01 helps in one section.
 #
-# **Time:** 30 minutes of reading. The cells take little more than a minute on two CPU cores; some of them use a stopwatch, so run
-# them with nothing else going on.
+# **Time:** 30 minutes of reading.
+# The cells take little more than a minute on two CPU cores;
+# some of them use a stopwatch, so run them with nothing else going on.
 
 # %% [markdown]
 # ## Set up
@@ -64,19 +68,26 @@ print(loaded.why)
 # %% [markdown]
 # ## One formula
 #
-# A summary uses the names and phrases of its article. An edited function is mostly the old function. A quotation *is* its source. In all
-# of these the next tokens already stand somewhere, and the last few tokens say where. That gives a draft without any model:
+# A summary uses the names and phrases of its article.
+# An edited function is mostly the old function.
+# A quotation *is* its source.
+# In all of these the next tokens already stand somewhere, and the last few tokens say where.
+# That gives a draft without any model:
 #
 # > **Find the n-gram that matches the context's suffix, take its continuation, let the target check it.**
 #
-# An *n-gram* is a sequence of $n$ tokens. Let the context be $x_1 \dots x_L$, the *memory* be a sequence of tokens $m$, and $\gamma$
-# the length of the draft we want. Then
+# An *n-gram* is a sequence of $n$ tokens.
+# Let the context be $x_1 \dots x_L$, the *memory* be a sequence of tokens $m$,
+# and $\gamma$ the length of the draft we want.
+# Then
 #
 # $$\text{choose } i \text{ with } \; m_{i-n+1} \dots m_{i} \;=\; x_{L-n+1} \dots x_L,
 # \qquad \text{draft } \; m_{i+1} \dots m_{i+\gamma}.$$
 #
-# If no such $i$ exists for the largest $n$, try a smaller one; if none exists at all, there is no draft, and the step is an ordinary one. Every
-# model-free method of this book is this formula. They differ in **where the memory comes from**:
+# If no such $i$ exists for the largest $n$, try a smaller one;
+# if none exists at all, there is no draft, and the step is an ordinary one.
+# Every model-free method of this book is this formula.
+# They differ in **where the memory comes from**:
 #
 # | method | memory $m$ | chapter |
 # |:--|:--|:--|
@@ -85,13 +96,14 @@ print(loaded.why)
 # | REST | a large corpus, sorted beforehand | 08 |
 # | suffix decoding | all that the session has seen, with counts | 09 |
 #
-# The idea as a decoding method on its own is A. Saxena's (2023); his README calls it *prompt lookup decoding* (PLD). Servers call it *n-gram
-# speculation*.
+# The idea as a decoding method on its own is A. Saxena's (2023); his README calls it *prompt lookup decoding* (PLD).
+# Servers call it *n-gram speculation*.
 
 # %% [markdown]
 # ## The matcher, in the open
 #
-# Two functions are enough. The suffix itself does not count as a match: it has no continuation yet, so the search stops one short of the end.
+# Two functions are enough.
+# The suffix itself does not count as a match: it has no continuation yet, so the search stops one short of the end.
 
 # %%
 def matches(tokens, n):
@@ -110,16 +122,19 @@ def find_draft(tokens, max_n=3, min_n=1, num_tokens=10, match="last"):
 
 
 # %% [markdown]
-# **By hand.** Count words as tokens, with `max_n` = 3, `min_n` = 1, three tokens of draft, and this context:
+# **By hand.**
+# Count words as tokens, with `max_n` = 3, `min_n` = 1, three tokens of draft, and this context:
 #
 # | position | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|
 # | word | the | cat | sat | and | the | cat | ran | . | the | cat |
 #
-# - $n = 3$: the suffix is *. the cat*. It stands nowhere earlier.
-# - $n = 2$: the suffix is *the cat*. It stands at 0 and at 4.
-# - If the **first** match wins, the draft is what follows position 1: *sat and the*. If the **last** wins, it is what follows
-#   position 5: *ran . the*.
+# - $n = 3$: the suffix is *. the cat*.
+#   It stands nowhere earlier.
+# - $n = 2$: the suffix is *the cat*.
+#   It stands at 0 and at 4.
+# - If the **first** match wins, the draft is what follows position 1: *sat and the*.
+#   If the **last** wins, it is what follows position 5: *ran . the*.
 # - Only if $n = 2$ had failed would we have asked for *cat* alone.
 #
 # The same from our functions, from the package, and from transformers, which does it its own way:
@@ -153,8 +168,10 @@ print("transformers:", [vocabulary[i] for i in candidate[0, len(ids) :]])
 # %% [markdown]
 # ## Try it on your own text
 #
-# Type anything; the matcher treats the end of your text as the end of the context. Things to find out: what does one letter more do to a
-# long suffix? When do *first* and *last* differ? What does *last* draft at the end of `ha ha ha ha`?
+# Type anything; the matcher treats the end of your text as the end of the context.
+# Things to find out: what does one letter more do to a long suffix?
+# When do *first* and *last* differ?
+# What does *last* draft at the end of `ha ha ha ha`?
 
 # %%
 from specdec_core.viz.matcher import matcher
@@ -164,16 +181,20 @@ matcher(tokenizer)
 # %% [markdown]
 # ## Why it is lossless
 #
-# A match only means that *we* believe in a continuation; whether the target does is decided by the target. In greedy decoding a drafted token is kept only if
-# it is the target's own best token at that place. With sampling, the draft is one fixed token $d$, so the law it was "drawn" from is a
-# point mass, $q(d) = 1$. The rule of chapter 01 accepts it with probability $\min(1, p(d)/q(d)) = p(d)$; on rejection it draws from the residual, which is $p$
-# without $d$, renormalized. So
+# A match only means that *we* believe in a continuation; whether the target does is decided by the target.
+# In greedy decoding a drafted token is kept only if it is the target's own best token at that place.
+# With sampling, the draft is one fixed token $d$, so the law it was "drawn" from is a point mass, $q(d) = 1$.
+# The rule of chapter 01 accepts it with probability $\min(1, p(d)/q(d)) = p(d)$;
+# on rejection it draws from the residual, which is $p$ without $d$, renormalized.
+# So
 #
-# $$P(\text{output} = d) = p(d), \qquad P(\text{output} = y) = (1 - p(d)) \cdot \frac{p(y)}{1 - p(d)} = p(y) \quad (y \ne d).$$
+# $$P(\text{output} = d) = p(d), \qquad
+# P(\text{output} = y) = (1 - p(d)) \cdot \frac{p(y)}{1 - p(d)} = p(y) \quad (y \ne d).$$
 #
-# It is the same to draw $y$ from $p$ and to keep the draft if $y = d$; this is what the package does. Where the draft comes from appears nowhere in the
-# argument. The memory may be wrong, old, or someone else's: that changes the speed, never the law. As a number, for a model with three tokens, the exact law of
-# all answers of four tokens:
+# It is the same to draw $y$ from $p$ and to keep the draft if $y = d$; this is what the package does.
+# Where the draft comes from appears nowhere in the argument.
+# The memory may be wrong, old, or someone else's: that changes the speed, never the law.
+# As a number, for a model with three tokens, the exact law of all answers of four tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -193,8 +214,10 @@ close = total_variation(*laws) < 1e-12
 print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {close}")
 
 # %% [markdown]
-# One more thing to get right by counting. A draft of five tokens that is accepted whole yields **six**: the forward has also scored the place after the last
-# drafted token, and the target's own token there comes for free. The following model walks through eight tokens in a circle; the prompt ends where it has been before:
+# One more thing to get right by counting.
+# A draft of five tokens that is accepted whole yields **six**:
+# the forward has also scored the place after the last drafted token, and the target's own token there comes for free.
+# The following model walks through eight tokens in a circle; the prompt ends where it has been before:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -205,18 +228,24 @@ drafted = step.tree.tokens[1:].tolist()
 print(f"drafted {drafted}, accepted {step.verdict.accepted}, emitted {list(step.tokens)}")
 
 # %% [markdown]
-# > **The notes say …** in the worked example of their model-free chapter (section 9) that a round with all five drafted tokens accepted outputs 5 tokens.
-# > It outputs 6: five accepted and the bonus token. (The note itself counts the bonus elsewhere: its *tokens a step* includes it.)
+# > **The notes say …** in the worked example of their model-free chapter
+# > (section 9) that a round with all five drafted tokens accepted outputs 5 tokens.
+# > It outputs 6: five accepted and the bonus token.
+# > (The note itself counts the bonus elsewhere: its *tokens a step* includes it.)
 
 # %% [markdown]
 # ## Answers to measure on
 #
-# Now the questions of settings: which match, how long a suffix, how long a draft. Each could be answered by many live races. There is a shortcut, and
-# it rests on losslessness: **the greedy answer does not depend on the drafter**. So record the answers once, and *replay* any drafter against the recorded tokens:
-# it proposes, we compare with what the model is known to write, and count. No model runs, and a setting takes milliseconds.
+# Now the questions of settings: which match, how long a suffix, how long a draft.
+# Each could be answered by many live races.
+# There is a shortcut, and it rests on losslessness: **the greedy answer does not depend on the drafter**.
+# So record the answers once, and *replay* any drafter against the recorded tokens:
+# it proposes, we compare with what the model is known to write, and count.
+# No model runs, and a setting takes milliseconds.
 #
-# We take two questions from each of the tasks, and of the conversations the first turn and the second, which asks to change the first answer. Each is answered
-# twice, by ordinary decoding and by prompt lookup, in turns; the times will be needed later.
+# We take two questions from each of the tasks,
+# and of the conversations the first turn and the second, which asks to change the first answer.
+# Each is answered twice, by ordinary decoding and by prompt lookup, in turns; the times will be needed later.
 
 # %%
 from specdec_core.core.stopping import Stop
@@ -247,8 +276,9 @@ print(f"{same} of {len(runs)} answers are the same token for token;", end=" ")
 print("the others part at a near tie (chapter 12).")
 
 # %% [markdown]
-# And the replay. It is the loop of the engine with the target replaced by a list: from each context the draft is compared with the tokens to come; $k$ of them
-# agree, so the step emits $k + 1$.
+# And the replay.
+# It is the loop of the engine with the target replaced by a list:
+# from each context the draft is compared with the tokens to come; $k$ of them agree, so the step emits $k + 1$.
 
 # %%
 def replay(prompt, answer, drafter):
@@ -267,7 +297,9 @@ def replay(prompt, answer, drafter):
 
 
 # %% [markdown]
-# Is that really the live run? For each prompt we replay the default settings against what the live run wrote, and compare step by step: rows and tokens.
+# Is that really the live run?
+# For each prompt we replay the default settings against what the live run wrote,
+# and compare step by step: rows and tokens.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -279,8 +311,9 @@ equal = [
 print("replayed steps equal the live steps, on every prompt:", all(equal))
 
 # %% [markdown]
-# From here on a setting is judged by replaying it against the answers of ordinary decoding. τ of a task is all its tokens over all its forwards; over the
-# tasks we take the geometric mean, so that no task counts for more because it copies more.
+# From here on a setting is judged by replaying it against the answers of ordinary decoding.
+# τ of a task is all its tokens over all its forwards;
+# over the tasks we take the geometric mean, so that no task counts for more because it copies more.
 
 # %%
 def steps_by_task(make):
@@ -304,14 +337,19 @@ def mean_tau(found):
 # %% [markdown]
 # ## What a lookup costs
 #
-# Our `find_draft` rescans the whole context in every step: for each $n$ it compares the suffix with some $L$ windows, so a step costs up to
-# $(\texttt{max\_n} - \texttt{min\_n} + 1) \cdot L$ comparisons, $O(L)$, and an answer of $m$ tokens $O(mL)$. (vLLM walks over the reversed context once, as in
-# Knuth, Morris and Pratt's string search, and gets all $n$ in one pass: still $O(L)$, with a smaller factor.)
+# Our `find_draft` rescans the whole context in every step: for each $n$ it compares the suffix with some $L$ windows,
+# so a step costs up to $(\texttt{max\_n} - \texttt{min\_n} + 1) \cdot L$ comparisons, $O(L)$,
+# and an answer of $m$ tokens $O(mL)$.
+# (vLLM walks over the reversed context once, as in Knuth, Morris and Pratt's string search,
+# and gets all $n$ in one pass: still $O(L)$, with a smaller factor.)
 #
-# The package keeps an **index**: a dictionary from each n-gram to the position of its follower. A new token adds one entry for each $n$, and a lookup is one
-# read for each $n$: at most $\texttt{max\_n} - \texttt{min\_n} + 1$, however long the context. For *last* a later occurrence overwrites the entry; for *first* it does not.
+# The package keeps an **index**: a dictionary from each n-gram to the position of its follower.
+# A new token adds one entry for each $n$, and a lookup is one read for each $n$:
+# at most $\texttt{max\_n} - \texttt{min\_n} + 1$, however long the context.
+# For *last* a later occurrence overwrites the entry; for *first* it does not.
 #
-# We measure by counting, not in seconds: a list and a dictionary that count how often they are read. The text is one long session, all prompts and answers in a row.
+# We measure by counting, not in seconds: a list and a dictionary that count how often they are read.
+# The text is one long session, all prompts and answers in a row.
 
 # %%
 class CountedList(list):
@@ -370,19 +408,27 @@ alt = "Reads in one lookup by context length: rising in proportion for a rescan,
 figures.save(fig, "05-work", alt=alt, model=loaded)
 
 # %% [markdown]
-# Does it matter? A scan of a few hundred tokens is nothing beside a forward. A scan of a hundred thousand, in every step, for every request of a batch, on
-# the CPU that should be feeding the GPU, is not nothing. The index costs memory instead: one entry for each $n$ and token of context.
+# Does it matter?
+# A scan of a few hundred tokens is nothing beside a forward.
+# A scan of a hundred thousand, in every step, for every request of a batch,
+# on the CPU that should be feeding the GPU, is not nothing.
+# The index costs memory instead: one entry for each $n$ and token of context.
 
 # %% [markdown]
 # ## First or last?
 #
-# When several places match, the formula does not say which $i$ to choose. The two obvious answers have different strengths:
+# When several places match, the formula does not say which $i$ to choose.
+# The two obvious answers have different strengths:
 #
-# - **last**: what is near is more likely to be relevant; the text may have changed its subject, or its variable names, since the first occurrence.
-# - **first**: further from the end, so *more text follows it*. The continuation of the last match may run into the end of the context after a few tokens.
+# - **last**: what is near is more likely to be relevant;
+#   the text may have changed its subject, or its variable names, since the first occurrence.
+# - **first**: further from the end, so *more text follows it*.
+#   The continuation of the last match may run into the end of the context after a few tokens.
 #
-# The second point is not a detail. In a text that repeats one token, `a a a a`, the last earlier occurrence of the suffix is shifted by a
-# single token, and only one token follows it. The first has everything behind it:
+# The second point is not a detail.
+# In a text that repeats one token, `a a a a`, the last earlier occurrence of the suffix is shifted by a single token,
+# and only one token follows it.
+# The first has everything behind it:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -391,9 +437,12 @@ for text in ("a a a a a a a a", "x y x y x y x y"):
         print(f"{text}   {match:5}: {find_draft(text.split(), num_tokens=10, match=match)}")
 
 # %% [markdown]
-# There is a way to have both. If the continuation runs into the end of the context, go on reading *in the draft itself*. The copy overlaps with what it writes, as in the
-# compression method of Lempel and Ziv (1977), and a repetition with period $p$ is continued with period $p$. Of the libraries at the end of
-# the chapter none does this, so we build it here: where the draft has hit the end, its length is the period.
+# There is a way to have both.
+# If the continuation runs into the end of the context, go on reading *in the draft itself*.
+# The copy overlaps with what it writes, as in the compression method of Lempel and Ziv (1977),
+# and a repetition with period $p$ is continued with period $p$.
+# Of the libraries at the end of the chapter none does this, so we build it here:
+# where the draft has hit the end, its length is the period.
 
 # %%
 class Overlapping(PromptLookup):
@@ -439,16 +488,21 @@ size = "within 2 percent of each other" if gap < 0.02 else f"{gap:.0%} apart"
 print(f"Over all tasks first and last are {size}. Between single tasks the sign may change.")
 
 # %% [markdown]
-# Two prompts a task cannot rank the two rules for good; the race on the command line, `specdec race`, takes more. What
-# can be read here is the size of the question, next to that of the settings that follow, and that it has no answer for all tasks. Overlap can help only where a draft would
-# have hit the end of the context, as in a loop, and a loop is nobody's success. More on that below.
+# Two prompts a task cannot rank the two rules for good; the race on the command line, `specdec race`, takes more.
+# What can be read here is the size of the question, next to that of the settings that follow,
+# and that it has no answer for all tasks.
+# Overlap can help only where a draft would have hit the end of the context, as in a loop,
+# and a loop is nobody's success.
+# More on that below.
 
 # %% [markdown]
 # ## How long a suffix?
 #
-# A longer suffix says more about where we are, so its continuation should be right more often. But a longer suffix is found less often. Both at once, at **every** position
-# of the recorded answers and for each $n$ alone: how often does the suffix of length $n$ occur earlier (*coverage*), and if it does, how often is the next token the one that followed it there
-# (*agreement*)?
+# A longer suffix says more about where we are, so its continuation should be right more often.
+# But a longer suffix is found less often.
+# Both at once, at **every** position of the recorded answers and for each $n$ alone:
+# how often does the suffix of length $n$ occur earlier (*coverage*),
+# and if it does, how often is the next token the one that followed it there (*agreement*)?
 
 # %%
 def coverage_and_agreement(n):
@@ -497,15 +551,19 @@ print(f"Down to 1: best is max_n = {best} with τ = {max(down_to[1]):.2f}; max_n
 print(f"Forbidding n = 1 changes τ at max_n = 3 from {down_to[1][2]:.2f} to {down_to[2][2]:.2f}.")
 
 # %% [markdown]
-# That is why all implementations try the **longest suffix first**: with back-off, a larger `max_n` takes no match away, it only replaces an uncertain match by a better one.
-# `min_n` decides how desperate a guess may be. In steps, `min_n` = 1 can hardly lose: a wrong draft emits the target's own token all the same. On the clock it can: a wrong draft
-# costs its rows, as we shall see two sections below.
+# That is why all implementations try the **longest suffix first**:
+# with back-off, a larger `max_n` takes no match away, it only replaces an uncertain match by a better one.
+# `min_n` decides how desperate a guess may be.
+# In steps, `min_n` = 1 can hardly lose: a wrong draft emits the target's own token all the same.
+# On the clock it can: a wrong draft costs its rows, as we shall see two sections below.
 
 # %% [markdown]
 # ## How many tokens?
 #
-# In steps, the same argument says: the more the better, a longer draft takes nothing away. (Nearly: a step that emits another number of tokens ends elsewhere, and the next lookup starts from
-# another suffix.) But each drafted token is a row of the forward. So we need $t(q)$, as in chapter 00:
+# In steps, the same argument says: the more the better, a longer draft takes nothing away.
+# (Nearly: a step that emits another number of tokens ends elsewhere, and the next lookup starts from another suffix.)
+# But each drafted token is a row of the forward.
+# So we need $t(q)$, as in chapter 00:
 
 # %%
 from specdec_core.measure.costs import measure
@@ -556,17 +614,24 @@ for task in shown:
 # %% [markdown]
 # ## When does it pay? A miss is free, a wrong draft is not
 #
-# Let a share $h$ of the steps have a draft (the *hit rate*). A step without one is an ordinary step: it takes $t(1)$ and emits one token; all it has cost is the lookup. A step with one takes
-# $t(q)$ and emits $1 + k$ tokens. Write $a$ for the mean of $k$ over the hits, and $r$ for the mean of $t(q)/t(1)$ over the hits. Then per step
+# Let a share $h$ of the steps have a draft (the *hit rate*).
+# A step without one is an ordinary step: it takes $t(1)$ and emits one token; all it has cost is the lookup.
+# A step with one takes $t(q)$ and emits $1 + k$ tokens.
+# Write $a$ for the mean of $k$ over the hits, and $r$ for the mean of $t(q)/t(1)$ over the hits.
+# Then per step
 #
 # $$\tau = 1 + h\,a, \qquad \frac{\text{time}}{t(1)} = 1 + h\,(r - 1),
 # \qquad \text{speedup} = \frac{1 + h\,a}{1 + h\,(r-1)}.$$
 #
-# This exceeds 1 exactly if $a > r - 1$. **The hit rate is not in the condition.** It only scales the gain or the loss; the sign depends on what happens *at* a hit: the tokens accepted
-# against the forward's extra time, $t(q) - t(1)$ in units of $t(1)$.
+# This exceeds 1 exactly if $a > r - 1$.
+# **The hit rate is not in the condition.**
+# It only scales the gain or the loss; the sign depends on what happens *at* a hit:
+# the tokens accepted against the forward's extra time, $t(q) - t(1)$ in units of $t(1)$.
 #
-# *By hand:* with $t(11) = 1.3\, t(1)$, a hit must bring 0.3 tokens on average to pay: two drafts that are wrong from their first token for each one that yields a single token still come out ahead. With $h = 0.4$ and
-# $a = 0.1$ the speedup is $1.04/1.12 = 0.93$; with $a = 2$ it is $1.8/1.12 = 1.61$. The lookup's own time should be added to both kinds of steps; let us see how much that is.
+# *By hand:* with $t(11) = 1.3\, t(1)$, a hit must bring 0.3 tokens on average to pay:
+# two drafts that are wrong from their first token for each one that yields a single token still come out ahead.
+# With $h = 0.4$ and $a = 0.1$ the speedup is $1.04/1.12 = 0.93$; with $a = 2$ it is $1.8/1.12 = 1.61$.
+# The lookup's own time should be added to both kinds of steps; let us see how much that is.
 
 # %%
 lookup_time = sum(live.trace.seconds["draft"] for *_, live in runs)
@@ -580,11 +645,14 @@ for depth in (1, 2, 3, 4):
     print(f"at depth {depth}: {accepted} of {tested} tested tokens accepted, {accepted / tested:.2f}")
 
 # %% [markdown]
-# The first token of a draft finds out whether the hit is a good one; behind it acceptance tends to be higher. Chapter 10 makes a model of that.
+# The first token of a draft finds out whether the hit is a good one; behind it acceptance tends to be higher.
+# Chapter 10 makes a model of that.
 #
-# Task by task, now with the stopwatch as well. The speed is that of decoding alone; reading the prompt is the same for both methods. The steps are those of the live runs; where
-# a near tie has parted a live answer from the recorded one, its τ differs from that in the figures above. Each answer is timed once: expect a measured speed to be off by some percent, and take one
-# above τ for noise.
+# Task by task, now with the stopwatch as well.
+# The speed is that of decoding alone; reading the prompt is the same for both methods.
+# The steps are those of the live runs;
+# where a near tie has parted a live answer from the recorded one, its τ differs from that in the figures above.
+# Each answer is timed once: expect a measured speed to be off by some percent, and take one above τ for noise.
 
 # %%
 from IPython.display import Markdown, display
@@ -633,7 +701,8 @@ for task, s in summary.items():
     print(f"{task:14} τ = {s['tau']:.2f}, clock {s['clock']:.2f}: {verdict}")
 
 # %% [markdown]
-# The condition $a > r - 1$ as a picture: above the line drafting pays, below it costs, if $t(q)$ is the whole story. The size of a marker is the hit rate, which moves no marker across the line.
+# The condition $a > r - 1$ as a picture: above the line drafting pays, below it costs, if $t(q)$ is the whole story.
+# The size of a marker is the hit rate, which moves no marker across the line.
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 4.4))
@@ -684,8 +753,10 @@ display(Markdown(
 # %% [markdown]
 # ## Loops: read the text first
 #
-# A small model that always takes its best token sometimes falls into a loop, and from there on prompt lookup has an easy text. Such an answer says nothing about its
-# task. As in chapter 00 we look at the share of an answer's 4-grams that occurred before *in the answer*:
+# A small model that always takes its best token sometimes falls into a loop,
+# and from there on prompt lookup has an easy text.
+# Such an answer says nothing about its task.
+# As in chapter 00 we look at the share of an answer's 4-grams that occurred before *in the answer*:
 
 # %%
 def repeated(tokens, n=4):
@@ -714,7 +785,9 @@ for name, make in variants.items():
     print(f"{name:18} all answers: τ = {every:.3f}   without the loops: {rest:.3f}")
 
 # %% [markdown]
-# Which way the loops push the mean depends on what else is in it: a loop raises it above free writing, and may still lie below a copied function. In this run:
+# Which way the loops push the mean depends on what else is in it:
+# a loop raises it above free writing, and may still lie below a copied function.
+# In this run:
 
 # %%
 print(f"Leaving the loops out moves the mean τ of {name!r} by {rest / every - 1:+.1%}.")
@@ -727,63 +800,109 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
 # %% [markdown]
 # Larger models loop less; the check costs a line, so make it anyway.
 #
-# Some repetition is real work, though. An answer in which an idiom returns with other names, test after test, also repeats its n-grams. The measure cannot tell the two apart; reading can.
+# Some repetition is real work, though.
+# An answer in which an idiom returns with other names, test after test, also repeats its n-grams.
+# The measure cannot tell the two apart; reading can.
 
 # %% [markdown]
 # ## The same switches elsewhere
 #
-# | here | transformers 5.24 (`generate`) | vLLM 0.33 (`speculative_config`) | TensorRT-LLM 1.4 rc (`NGramDecodingConfig`) |
+# | here | transformers 5.24 | vLLM 0.33 | TensorRT-LLM 1.4 rc |
 # |:--|:--|:--|:--|
+# | switches of | `generate` | `speculative_config` | `NGramDecodingConfig` |
 # | turn it on | give `prompt_lookup_num_tokens` | `"method": "ngram"` | pass the object as `speculative_config` |
-# | `num_tokens` = 10 | `prompt_lookup_num_tokens` (off unless given) | `num_speculative_tokens` (must be given) | `max_draft_len` (must be given) |
+# | `num_tokens` = 10 | `prompt_lookup_num_tokens` | `num_speculative_tokens` | `max_draft_len` |
+# | its default | none: off unless given | none: must be given | none: must be given |
 # | `max_n` = 3 | `max_matching_ngram_size` = 2 | `prompt_lookup_max` = 5 | `max_matching_ngram_size` = 2 |
 # | `min_n` = 1 | always 1 | `prompt_lookup_min` = `prompt_lookup_max` | always 1 |
 # | `match` = last | always the first | always the first, among the longest | `is_use_oldest` = True: the first |
-# | memory: this request | this request | this request | `is_public_pool` = True: one pool for all requests; `is_keep_all` = True: all continuations of a pattern are kept |
+# | memory: this request | this request | this request | `is_public_pool` = True: one pool for all requests |
+# | kept: the last place | nothing | nothing | `is_keep_all` = True: all continuations of a pattern |
 # | lookup: index | scan, once for each n | one pass over the reversed context | dictionary of patterns |
 #
-# Read from transformers' source as installed here, and from the other two projects' documentation and source of these versions. Three traps:
+# Read from transformers' source as installed here,
+# and from the other two projects' documentation and source of these versions.
+# Three traps:
 #
-# - **vLLM's `min_n`.** The field's documentation says that `prompt_lookup_min` defaults to 1. The code that fills it in does otherwise: if only `prompt_lookup_max` is
-#   given, the minimum becomes the same number; if neither is, both become 5. Above is what such a choice does: one $n$ alone, without back-off. Give both.
-# - **TensorRT-LLM's pool.** Where all requests share one pool, a request is drafted for from other people's text. That is still lossless; it is the method of chapter 09 in small, and what is drafted fast tells something about what
-#   others have written. Consider it before serving strangers; newer source of the project refuses the option.
+# - **vLLM's `min_n`.**
+#   The field's documentation says that `prompt_lookup_min` defaults to 1.
+#   The code that fills it in does otherwise: if only `prompt_lookup_max` is given, the minimum becomes the same number;
+#   if neither is, both become 5.
+#   Above is what such a choice does: one $n$ alone, without back-off.
+#   Give both.
+# - **TensorRT-LLM's pool.**
+#   Where all requests share one pool, a request is drafted for from other people's text.
+#   That is still lossless; it is the method of chapter 09 in small,
+#   and what is drafted fast tells something about what others have written.
+#   Consider it before serving strangers; newer source of the project refuses the option.
 # - **The first match is the default everywhere but here.**
 
 # %% [markdown]
-# > **The notes say …** that vLLM's switch is `speculative_model="[ngram]"`. It was: the documentation of 0.5 and 0.6 has it. Now it is `speculative_config={"method": "ngram", ...}`, as in the table.
+# > **The notes say …** that vLLM's switch is `speculative_model="[ngram]"`.
+# > It was: the documentation of 0.5 and 0.6 has it.
+# > Now it is `speculative_config={"method": "ngram", ...}`, as in the table.
 #
-# > **The notes say …** that plain n-gram speculation cuts recent text into a dictionary of n-grams. That is an implementation, the index above, or, with counts instead of one position, the drafter `NGramDictionary` of
-# > chapter 09; the drafts of prompt lookup are the same with and without it.
+# > **The notes say …** that plain n-gram speculation cuts recent text into a dictionary of n-grams.
+# > That is an implementation, the index above, or, with counts instead of one position,
+# > the drafter `NGramDictionary` of chapter 09; the drafts of prompt lookup are the same with and without it.
 
 # %% [markdown]
 # ## Pitfalls
 #
-# - **The suffix matches itself.** Search only where a continuation exists, or every lookup succeeds with an empty draft.
-# - **The last match may have nothing behind it.** In a loop of period $p$ its draft has $p$ tokens. Copy with overlap, or take an earlier match.
-# - **Indexing the draft.** Only committed tokens may enter the index; drafted ones that were rejected never were part of the text.
-# - **Tokens are not words.** The same word is another token after a newline than after a space, so a quotation that starts a line can miss its source for one step.
-# - **Counting five for six.** A whole draft accepted brings the bonus token as well.
-# - **A high hit rate is no merit.** With `min_n` = 1 nearly every comma hits. What counts is $a$ against $r - 1$.
-# - **τ of a loop.** See above.
+# - **The suffix matches itself.**
+#   Search only where a continuation exists, or every lookup succeeds with an empty draft.
+# - **The last match may have nothing behind it.**
+#   In a loop of period $p$ its draft has $p$ tokens.
+#   Copy with overlap, or take an earlier match.
+# - **Indexing the draft.**
+#   Only committed tokens may enter the index; drafted ones that were rejected never were part of the text.
+# - **Tokens are not words.**
+#   The same word is another token after a newline than after a space,
+#   so a quotation that starts a line can miss its source for one step.
+# - **Counting five for six.**
+#   A whole draft accepted brings the bonus token as well.
+# - **A high hit rate is no merit.**
+#   With `min_n` = 1 nearly every comma hits.
+#   What counts is $a$ against $r - 1$.
+# - **τ of a loop.**
+#   See above.
 #
 # ## Summary
 #
-# - One formula: find the n-gram that matches the context's suffix, take its continuation, let the target check it. The methods of chapters 05 to 09 differ in the memory.
+# - One formula: find the n-gram that matches the context's suffix, take its continuation, let the target check it.
+#   The methods of chapters 05 to 09 differ in the memory.
 # - Lossless because the check is the target's; a fixed draft is a point mass, and sample-then-match is its exact rule.
-# - With an index a lookup costs at most `max_n − min_n + 1` reads, whatever the context's length; a rescan costs $O(L)$.
-# - Longest suffix first: longer means rarer and more reliable, and back-off takes both. Which of several matches wins matters less, and has no answer for all tasks.
-# - A miss costs one lookup and an ordinary step. A wrong draft costs $t(q) - t(1)$. Drafting pays exactly if $a > r - 1$, whatever the hit rate.
-# - It wins on text that repeats its source: edited code, quotations, later turns. On free writing there is little to win, and the clock decides whether something is lost.
+# - With an index a lookup costs at most `max_n − min_n + 1` reads, whatever the context's length;
+#   a rescan costs $O(L)$.
+# - Longest suffix first: longer means rarer and more reliable, and back-off takes both.
+#   Which of several matches wins matters less, and has no answer for all tasks.
+# - A miss costs one lookup and an ordinary step.
+#   A wrong draft costs $t(q) - t(1)$.
+#   Drafting pays exactly if $a > r - 1$, whatever the hit rate.
+# - It wins on text that repeats its source: edited code, quotations, later turns.
+#   On free writing there is little to win, and the clock decides whether something is lost.
 #
-# **Can you answer these?** Why does the greedy answer not depend on the drafter, and what did that save us? What would `max_n` = 1 do to coverage and to agreement? A task has $h = 0.9$, $a = 0.2$, and $t(11) = 1.5\,t(1)$: does drafting
-# ten tokens pay, and what would you change first? (No: $a < r - 1 = 0.5$. The hits are poor, so raise `min_n`, or draft fewer tokens.)
+# **Can you answer these?**
+# Why does the greedy answer not depend on the drafter, and what did that save us?
+# What would `max_n` = 1 do to coverage and to agreement?
+# A task has $h = 0.9$, $a = 0.2$, and $t(11) = 1.5\,t(1)$:
+# does drafting ten tokens pay, and what would you change first?
+# (No: $a < r - 1 = 0.5$.
+# The hits are poor, so raise `min_n`, or draft fewer tokens.)
 #
 # ## Further reading
 #
-# - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
-# - N. Yang and others, *Inference with Reference: Lossless Acceleration of Large Language Models*, 2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487): copying from a given reference, some months earlier
-# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851); its Spec-Bench and leaderboard, quoted above, are at [github.com/hemingkx/Spec-Bench](https://github.com/hemingkx/Spec-Bench)
-# - J. Ziv, A. Lempel, *A Universal Algorithm for Sequential Data Compression*, IEEE Transactions on Information Theory 23(3), 1977
+# - A. Saxena, *Prompt Lookup Decoding*, 2023,
+#   [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
+# - N. Yang and others, *Inference with Reference: Lossless Acceleration of Large Language Models*,
+#   2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487): copying from a given reference, some months earlier
+# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference:
+#   A Comprehensive Survey of Speculative Decoding*,
+#   Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851); its Spec-Bench and leaderboard,
+#   quoted above, are at [github.com/hemingkx/Spec-Bench](https://github.com/hemingkx/Spec-Bench)
+# - J. Ziv, A. Lempel, *A Universal Algorithm for Sequential Data Compression*,
+#   IEEE Transactions on Information Theory 23(3), 1977
 # - D. Knuth, J. Morris, V. Pratt, *Fast Pattern Matching in Strings*, SIAM Journal on Computing 6(2), 1977
-# - Documentation: [vLLM](https://docs.vllm.ai/en/latest/features/speculative_decoding/n_gram/), [TensorRT-LLM](https://nvidia.github.io/TensorRT-LLM/), [transformers](https://huggingface.co/docs/transformers/generation_strategies)
+# - Documentation: [vLLM](https://docs.vllm.ai/en/latest/features/speculative_decoding/n_gram/),
+#   [TensorRT-LLM](https://nvidia.github.io/TensorRT-LLM/),
+#   [transformers](https://huggingface.co/docs/transformers/generation_strategies)

@@ -17,19 +17,23 @@
 # %% [markdown]
 # # 06 · Jacobi decoding
 #
-# > **The question of this chapter.** The $m$ tokens of a greedy answer are the solution of $m$ equations. Can we solve all of them at once, instead of one
-# > after the other, and why is so little gained by it?
+# > **The question of this chapter.**
+# > The $m$ tokens of a greedy answer are the solution of $m$ equations.
+# > Can we solve all of them at once, instead of one after the other, and why is so little gained by it?
 #
 # **Afterwards you can**
 #
-# - write greedy decoding as a triangular system of equations, and say which way of solving it is which: Gauss–Seidel, Jacobi, autoregression;
+# - write greedy decoding as a triangular system of equations,
+#   and say which way of solving it is which: Gauss–Seidel, Jacobi, autoregression;
 # - prove that Jacobi's way needs at most $m$ rounds, and that what is right on the left stays right;
 # - read the heat map of a trajectory: tokens that are settled, right too early, lost again, right at the wrong place;
 # - say from two measured numbers why the clock barely notices;
 # - name exactly the 2-grams that are hidden between two rounds, from which chapter 07 makes a method that works.
 #
-# **Taken for granted:** chapter 00: one forward scores many tokens, τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows. Chapter 01 in one
-# section on sampling. No numerical mathematics.
+# **Taken for granted:** chapter 00: one forward scores many tokens,
+# τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows.
+# Chapter 01 in one section on sampling.
+# No numerical mathematics.
 #
 # **Time:** 25 minutes of reading; the cells take about a minute on two CPU cores.
 
@@ -63,26 +67,38 @@ print(loaded.why)
 # %% [markdown]
 # ## An answer is the solution of m equations
 #
-# Let $x$ be the prompt. The greedy answer $y_1 \dots y_m$ is defined by
+# Let $x$ be the prompt.
+# The greedy answer $y_1 \dots y_m$ is defined by
 #
 # $$y_i = \arg\max_y\, p(y \mid x,\, y_1 \dots y_{i-1}), \qquad i = 1 \dots m.$$
 #
-# One can read this as a recipe: compute $y_1$, then $y_2$, and so on. One can also read it as what it is, a **system of $m$ equations in $m$ unknowns**. Write $F_i(y) = \arg\max p(\cdot \mid x, y_1 \dots y_{i-1})$;
-# then we look for a $y$ with $y = F(y)$, a *fixed point* of $F$. The system is nonlinear (there is a whole language model in $F$), and it is **triangular**: $F_i$ depends only on
-# unknowns with a smaller number. The first equation has no unknown on its right side at all.
+# One can read this as a recipe: compute $y_1$, then $y_2$, and so on.
+# One can also read it as what it is, a **system of $m$ equations in $m$ unknowns**.
+# Write $F_i(y) = \arg\max p(\cdot \mid x, y_1 \dots y_{i-1})$;
+# then we look for a $y$ with $y = F(y)$, a *fixed point* of $F$.
+# The system is nonlinear (there is a whole language model in $F$),
+# and it is **triangular**: $F_i$ depends only on unknowns with a smaller number.
+# The first equation has no unknown on its right side at all.
 #
-# **There is exactly one solution.** The first equation gives $y_1$. With it the second gives $y_2$, and so on: no choice is ever left. (Ties of the argmax are broken in one fixed way.)
+# **There is exactly one solution.**
+# The first equation gives $y_1$.
+# With it the second gives $y_2$, and so on: no choice is ever left.
+# (Ties of the argmax are broken in one fixed way.)
 # So whoever finds *any* fixed point, by whatever means, has found the greedy answer.
 #
-# Two ways of solving such systems come from the nineteenth century. Both start from a guess $y^0$ and improve it:
+# Two ways of solving such systems come from the nineteenth century.
+# Both start from a guess $y^0$ and improve it:
 #
 # | | update of $y_i$ | forwards for one sweep |
 # |:--|:--|:--|
-# | **Gauss–Seidel** | one unknown after the other, each with the *newest* values of the others | $m$, one after the other |
+# | **Gauss–Seidel** | one after the other, each with the *newest* values of the others | $m$, one after the other |
 # | **Jacobi** | all unknowns at once, with the values of the *last round*: $y^{t+1} = F(y^t)$ | 1 |
 #
-# For a triangular system the first sweep of Gauss–Seidel is already the solution: by the time $y_i$ is updated, everything it depends on is final. That sweep *is* autoregressive decoding. Jacobi's
-# round is the one that suits our machine: all $F_i$ in a single forward, since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
+# For a triangular system the first sweep of Gauss–Seidel is already the solution:
+# by the time $y_i$ is updated, everything it depends on is final.
+# That sweep *is* autoregressive decoding.
+# Jacobi's round is the one that suits our machine:
+# all $F_i$ in a single forward, since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
 
 # %%
 from specdec_core.core.tree import DraftTree
@@ -107,14 +123,18 @@ def solve(lm, prompt, y):
 
 
 # %% [markdown]
-# **By hand.** Take a "model" that looks at one word only, and knows exactly what comes next:
+# **By hand.**
+# Take a "model" that looks at one word only, and knows exactly what comes next:
 #
 # | after | . | the | cat | sat | on | a | dog | ran |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|
 # | it says | the | cat | sat | on | a | . | ran | . |
 #
-# The prompt is ".", and we want five words. The answer is *the cat sat on a*. Let the guess be *dog cat dog on dog*; two of its words are right, by luck. Each word of a round
-# is what the table says after the word **one row up and one column to the left** (the first: after the prompt):
+# The prompt is ".", and we want five words.
+# The answer is *the cat sat on a*.
+# Let the guess be *dog cat dog on dog*; two of its words are right, by luck.
+# Each word of a round is what the table says after the word **one row up and one column to the left**
+# (the first: after the prompt):
 #
 # | round | 1 | 2 | 3 | 4 | 5 | right from the left |
 # |:--|:--|:--|:--|:--|:--|:--|
@@ -125,8 +145,12 @@ def solve(lm, prompt, y):
 # | 4 | **the** | **cat** | **sat** | **on** | cat | 4 |
 # | 5 | **the** | **cat** | **sat** | **on** | **a** | 5 |
 #
-# Words in bold are right. In round 1 three of five are, and in round 2 two of those three have gone wrong again: *sat* was right at place 3 by luck, but *ran* stood on its left, and after *ran* the table says
-# something else. Only what is right **from the left on** stays. All five rounds were needed, as many as autoregression has steps. The same by the two functions:
+# Words in bold are right.
+# In round 1 three of five are, and in round 2 two of those three have gone wrong again:
+# *sat* was right at place 3 by luck, but *ran* stood on its left, and after *ran* the table says something else.
+# Only what is right **from the left on** stays.
+# All five rounds were needed, as many as autoregression has steps.
+# The same by the two functions:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -148,7 +172,8 @@ for t, y in enumerate(toy_rounds):
     print(t, " ".join(f"{WORDS[token]:4}" for token in y))
 
 # %% [markdown]
-# And from the package, where Jacobi decoding is a drafter like any other: the last round is the draft, the forward that checks it is the next round.
+# And from the package, where Jacobi decoding is a drafter like any other:
+# the last round is the draft, the forward that checks it is the next round.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -165,22 +190,40 @@ for t, done in enumerate(drafter.trajectory):
     print(f"round {t}: {len(settled)} written, then the guess ({guess}); as ours: {same}")
 
 # %% [markdown]
-# It does one thing more: places that are written leave the guess on the left and fresh ones enter on the right, so that the guess is always $m$ tokens long. On the first $m$ places that changes nothing, because no place depends on
-# those to its right. And it gives the forward the last guessed token as well, $m + 1$ rows instead of $m$, for the token behind a guess that is right as a whole.
+# It does one thing more: places that are written leave the guess on the left and fresh ones enter on the right,
+# so that the guess is always $m$ tokens long.
+# On the first $m$ places that changes nothing, because no place depends on those to its right.
+# And it gives the forward the last guessed token as well,
+# $m + 1$ rows instead of $m$, for the token behind a guess that is right as a whole.
 #
 # ## At most m rounds
 #
 # Write $k_t$ for the number of tokens of $y^t$ that are right from the left on, the **settled** ones.
 #
-# > **Theorem.** $k_{t+1} \ge \min(k_t + 1,\, m)$. So after $t$ rounds at least $t$ tokens are settled, after $m$ rounds all of them, and a settled token never changes again.
+# > **Theorem.**
+# > $k_{t+1} \ge \min(k_t + 1,\, m)$.
+# > So after $t$ rounds at least $t$ tokens are settled, after $m$ rounds all of them,
+# > and a settled token never changes again.
 #
-# *Proof.* Let $y^*$ be the solution. For $i \le k_t + 1$ the tokens left of place $i$ in round $t$ are $y^*_1 \dots y^*_{i-1}$, so
-# $y^{t+1}_i = F_i(y^t) = F_i(y^*) = y^*_i$. Hence the first $k_t + 1$ tokens of round $t + 1$ are right. Start with $k_0 \ge 0$ and count. $\blacksquare$
+# *Proof.*
+# Let $y^*$ be the solution.
+# For $i \le k_t + 1$ the tokens left of place $i$ in round $t$ are $y^*_1 \dots y^*_{i-1}$,
+# so $y^{t+1}_i = F_i(y^t) = F_i(y^*) = y^*_i$.
+# Hence the first $k_t + 1$ tokens of round $t + 1$ are right.
+# Start with $k_0 \ge 0$ and count.
+# $\blacksquare$
 #
-# The theorem promises one token a round, exactly what autoregression has. Jacobi is never worse in rounds. It is better only if place $k_t + 2$, or more of them, were right by luck.
+# The theorem promises one token a round, exactly what autoregression has.
+# Jacobi is never worse in rounds.
+# It is better only if place $k_t + 2$, or more of them, were right by luck.
 #
-# **How does the decoder know $k_t$?** It does not know $y^*$. But compare two rounds: as long as $y^{t+1}_i = y^t_i$ from the left on, these tokens reproduced themselves after a right prefix, so they are right, and so is the one after them, which was computed
-# from them. That is the check of a draft, token by token, as in chapter 00: **Jacobi decoding is speculative decoding whose draft is its own last round**. $k$ tokens accepted, and one more.
+# **How does the decoder know $k_t$?**
+# It does not know $y^*$.
+# But compare two rounds: as long as $y^{t+1}_i = y^t_i$ from the left on, these tokens reproduced themselves
+# after a right prefix, so they are right, and so is the one after them, which was computed from them.
+# That is the check of a draft, token by token, as in chapter 00:
+# **Jacobi decoding is speculative decoding whose draft is its own last round**.
+# $k$ tokens accepted, and one more.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -202,13 +245,20 @@ held = [all_settle(TableLM.random(6, order=2, seed=s), [0, 1], m, rng) for s in 
 print(f"the theorem held on {sum(held)} of {len(held)} trajectories")
 
 # %% [markdown]
-# > **The notes say …** (*model-free chapter*, section 5.2) that later rounds overwrite tokens which were already at their right place, and (*lookahead article*) that right tokens do not stay in the sequence. In part. **A settled token is never overwritten**: that is the
-# > theorem, and the reason why the iteration ends. Overwritten are tokens that were right *beyond* the first error, and those only because the tokens to their left were wrong: *sat* in round 1 above.
+# > **The notes say …** (*model-free chapter*, section 5.2) that later rounds overwrite tokens
+# > which were already at their right place, and (*lookahead article*) that right tokens do not stay in the sequence.
+# > In part.
+# > **A settled token is never overwritten**: that is the theorem, and the reason why the iteration ends.
+# > Overwritten are tokens that were right *beyond* the first error,
+# > and those only because the tokens to their left were wrong: *sat* in round 1 above.
 #
 # ## One real trajectory
 #
-# Now the model. The prompt asks for the alphabet, $m = 16$, and the guess is drawn from the tokens of the prompt. What happens beyond the settled tokens differs from guess to guess, and even with the rounding of a machine; so we try six guesses and show the one in whose rounds most pieces of the answer stand at other
-# places. Play the rounds, or (without a kernel) read all of them from the top down.
+# Now the model.
+# The prompt asks for the alphabet, $m = 16$, and the guess is drawn from the tokens of the prompt.
+# What happens beyond the settled tokens differs from guess to guess, and even with the rounding of a machine;
+# so we try six guesses and show the one in whose rounds most pieces of the answer stand at other places.
+# Play the rounds, or (without a kernel) read all of them from the top down.
 
 # %%
 from specdec_core.viz import figures, jacobi
@@ -243,7 +293,9 @@ alt = "Heat map of a Jacobi trajectory, a row a round, a column a place: the set
 figures.save(fig, "06-trajectory", alt=alt, model=loaded)
 
 # %% [markdown]
-# The settled region is a staircase whose steps are mostly one wide; the rounds that each guess took stand above, where autoregression takes 16. What the rest of a row holds is not all noise, and that is the point of this chapter:
+# The settled region is a staircase whose steps are mostly one wide;
+# the rounds that each guess took stand above, where autoregression takes 16.
+# What the rest of a row holds is not all noise, and that is the point of this chapter:
 
 # %%
 marked = jacobi.kinds(rounds, answer)
@@ -258,8 +310,12 @@ print(f"  {count['misplaced']:3} belong to a piece of the answer that stands at 
 print(f"  {count['wrong']:3} are neither")
 
 # %% [markdown]
-# The model knows pieces of its answer early: letters follow one another long before their turn. But a piece that stands one place too far to the left or the right is worth nothing to an iteration that compares place by place. Worse, it
-# stays displaced: each token of it is computed from the displaced one to its left, so the piece reproduces itself, at the wrong place, until the staircase arrives and it has to begin anew. In the toy:
+# The model knows pieces of its answer early: letters follow one another long before their turn.
+# But a piece that stands one place too far to the left
+# or the right is worth nothing to an iteration that compares place by place.
+# Worse, it stays displaced: each token of it is computed from the displaced one to its left,
+# so the piece reproduces itself, at the wrong place, until the staircase arrives and it has to begin anew.
+# In the toy:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -271,11 +327,15 @@ for t, y in enumerate(solve(toy, ids("."), ids("cat sat on a ."))):  # the answe
 #
 # ## How much does it bring?
 #
-# The theorem promises one token a round. A round brings $1 + d$ if besides exactly the next $d$ places happen to come out right. With $A_d$ for the probability that the next $d$ or more do,
+# The theorem promises one token a round.
+# A round brings $1 + d$ if besides exactly the next $d$ places happen to come out right.
+# With $A_d$ for the probability that the next $d$ or more do,
 #
 # $$\tau = 1 + A_1 + A_2 + \dots, \qquad\text{since } E[D] = \sum_{d \ge 1} P(D \ge d).$$
 #
-# We take trajectories on four prompts of different kinds, and ask of every token beyond the first wrong one: is it right, in its place? If not, does it belong to a piece of the answer?
+# We take trajectories on four prompts of different kinds,
+# and ask of every token beyond the first wrong one: is it right, in its place?
+# If not, does it belong to a piece of the answer?
 
 # %%
 from specdec_core.race.workloads import encode, own
@@ -326,16 +386,23 @@ print(f"{here:.0%} are right in their place, {there:.0%} in a piece of the answe
 print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds.")
 
 # %% [markdown]
-# *Bars: tokens behind a wrong one, which the iteration cannot use. Dashed: what it can.* A token counts only if nothing to its left is wrong. The one that would count next has been computed from a context whose last
-# token was wrong, and there a model is seldom right at exactly this place. What it knows it knows somewhere else.
+# *Bars: tokens behind a wrong one, which the iteration cannot use.
+# Dashed: what it can.*
+# A token counts only if nothing to its left is wrong.
+# The one that would count next has been computed from a context whose last token was wrong,
+# and there a model is seldom right at exactly this place.
+# What it knows it knows somewhere else.
 #
 # ## And the clock?
 #
-# In rounds Jacobi never loses. But a round is a forward with $m + 1$ rows, and the answer is worth it only if
+# In rounds Jacobi never loses.
+# But a round is a forward with $m + 1$ rows, and the answer is worth it only if
 #
 # $$\tau > \frac{t(m+1)}{t(1)}.$$
 #
-# The larger $m$, the more places have a chance to be right early; the more it costs, too. (Where this ratio, *needed* in the table, is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors.)
+# The larger $m$, the more places have a chance to be right early; the more it costs, too.
+# (Where this ratio, *needed* in the table, is below 1, a few rows were timed as no slower than one:
+# few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
 from specdec_core.race.bench import rotated
@@ -418,8 +485,11 @@ if lucky:
     print("More rows make no forward faster: that is the error of the stopwatch.")
 
 # %% [markdown]
-# Does a better guess help? Only the first rounds know of it; the guess is soon replaced by what the model made of it. The exception is a guess that is right from the left on: if $y^0$ is what prompt lookup (chapter 05)
-# would have drafted, the first round is a step of prompt lookup. In the loop the fresh tokens on the right are all that an initialization still decides:
+# Does a better guess help?
+# Only the first rounds know of it; the guess is soon replaced by what the model made of it.
+# The exception is a guess that is right from the left on:
+# if $y^0$ is what prompt lookup (chapter 05) would have drafted, the first round is a step of prompt lookup.
+# In the loop the fresh tokens on the right are all that an initialization still decides:
 
 # %%
 drafter = Jacobi(8, init="repeat")  # the runs above filled them with random tokens of the prompt
@@ -428,12 +498,17 @@ print(f"m = 8, fresh places filled with random tokens: τ = {tau(runs[8]):.3f};"
 print(f"with the last token repeated: τ = {tau(repeated):.3f}")
 
 # %% [markdown]
-# A *trained* model can do better. Consistency training (CLLM, in the reading list) shows a model its own Jacobi trajectories and teaches it to jump from any of their rounds to the end; then the staircase gets wide steps. That is a method with training, and another model afterwards.
+# A *trained* model can do better.
+# Consistency training (CLLM, in the reading list) shows a model its own Jacobi trajectories
+# and teaches it to jump from any of their rounds to the end; then the staircase gets wide steps.
+# That is a method with training, and another model afterwards.
 #
 # ## With sampling
 #
-# At $T > 0$ there are no equations with one solution, but the decoder survives, because it is speculative decoding: the last round is one fixed chain of tokens, a point-mass draft, and sample-then-match (chapter 01) is exact
-# for it. The package goes on guessing by argmax and lets the verification sample. The exact law of four tokens against ordinary sampling, for a model with three tokens:
+# At $T > 0$ there are no equations with one solution, but the decoder survives, because it is speculative decoding:
+# the last round is one fixed chain of tokens, a point-mass draft, and sample-then-match (chapter 01) is exact for it.
+# The package goes on guessing by argmax and lets the verification sample.
+# The exact law of four tokens against ordinary sampling, for a model with three tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -452,12 +527,19 @@ print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {
 # %% [markdown]
 # ## The 2-gram hidden between two rounds
 #
-# The rounds are thrown away, and yet the heat map shows that they are full of pieces of the answer. How can one collect pieces *regardless of their place*? Look at what one round knows. Token $y^{t+1}_i$ is the model's choice after
-# $x, y^t_1 \dots y^t_{i-1}$. The last token it has seen is $y^t_{i-1}$. So
+# The rounds are thrown away, and yet the heat map shows that they are full of pieces of the answer.
+# How can one collect pieces *regardless of their place*?
+# Look at what one round knows.
+# Token $y^{t+1}_i$ is the model's choice after $x, y^t_1 \dots y^t_{i-1}$.
+# The last token it has seen is $y^t_{i-1}$.
+# So
 #
 # $$\big(\,y^{t}_{i-1},\; y^{t+1}_i\,\big), \qquad i = 1 \dots m, \quad y^t_0 = \text{the last token of the prompt},$$
 #
-# is a pair of which the model said the second after the first: **one token of round $t$, and the token of round $t + 1$ one place to its right.** In the heat map: down one row and right one column. Two neighbors of the *same* round are no such pair.
+# is a pair of which the model said the second after the first:
+# **one token of round $t$, and the token of round $t + 1$ one place to its right.**
+# In the heat map: down one row and right one column.
+# Two neighbors of the *same* round are no such pair.
 # They were computed at the same time; neither knew of the other.
 
 # %%
@@ -484,9 +566,11 @@ print("within the second: ", in_words(same_round_pairs(second)))
 assert all(follower[WORDS[a]] == WORDS[b] for a, b in hidden)
 
 # %% [markdown]
-# Every pair of the first line is in the table of the toy. Of the second line none is: this model never says *ran* after *the*, nor *sat* after *ran*.
+# Every pair of the first line is in the table of the toy.
+# Of the second line none is: this model never says *ran* after *the*, nor *sat* after *ran*.
 #
-# The package's drafter keeps what is needed: in each `Round`, `guess[d - 1]` and `argmax[d]` are such a pair. Now the notes' own example.
+# The package's drafter keeps what is needed: in each `Round`, `guess[d - 1]` and `argmax[d]` are such a pair.
+# Now the notes' own example.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -511,14 +595,28 @@ for after_the in (mat, rug):
     print(f'after "the" comes {names[after_the]}: y¹ = {[names[i] for i in y1]}, pairs {said}')
 
 # %% [markdown]
-# > **The notes say …** (*model-free chapter*, section 9) that the step from $y^0$ = (on, a, rug) to $y^1$ = (on, the, mat) after "sat" yields the n-grams (on, the), (the, mat) and (on, the, mat). The pairs between these rounds are **(sat, on), (on, the), (a, mat)**. Of the notes' three n-grams only
-# > (on, the) is one. *the* and *mat* both belong to round 1: *mat* was chosen after *a*, which stood there in round 0, and nobody has asked the model what follows *the*. The cell above shows that it could not know: two models that differ in exactly that point give the same two rounds and the same pairs.
-# > And a 3-gram takes three rounds. (In its second step the note still has "sat" for the last token and finds nothing in the pool that begins with it. (sat, on) does; and the last token is *the* by then, since the guess began with *on*, which is right, so that the round settled two tokens.)
+# > **The notes say …** (*model-free chapter*, section 9) that the step from $y^0$ =
+# > (on, a, rug) to $y^1$ = (on, the, mat) after "sat" yields the n-grams (on, the), (the, mat) and (on, the, mat).
+# > The pairs between these rounds are **(sat, on), (on, the), (a, mat)**.
+# > Of the notes' three n-grams only (on, the) is one. *the* and *mat* both belong to round 1:
+# > *mat* was chosen after *a*, which stood there in round 0, and nobody has asked the model what follows *the*.
+# > The cell above shows that it could not know:
+# > two models that differ in exactly that point give the same two rounds and the same pairs.
+# > And a 3-gram takes three rounds.
+# > (In its second step the note still has "sat" for the last token and finds nothing in the pool that begins with it.
+# > (sat, on) does; and the last token is *the* by then,
+# > since the guess began with *on*, which is right, so that the round settled two tokens.)
 #
-# > **The notes say …** (*lookahead article*, second observation) that between two adjacent rounds the suffix of the earlier is the prefix of the later. They share no tokens in general: compare rounds 0 and 1 of the toy. What holds is that each token of the later round *continues* the earlier round's tokens to its left. (The article's example, *Paris* of round 1 at place 1 and
-# > the comma of round 2 at place 2, is a right pair; it stands at two neighboring places, though, not at the same one.)
+# > **The notes say …** (*lookahead article*,
+# > second observation) that between two adjacent rounds the suffix of the earlier is the prefix of the later.
+# > They share no tokens in general: compare rounds 0 and 1 of the toy.
+# > What holds is that each token of the later round *continues* the earlier round's tokens to its left.
+# > (The article's example, *Paris* of round 1 at place 1 and the comma of round 2 at place 2, is a right pair;
+# > it stands at two neighboring places, though, not at the same one.)
 #
-# Are these pairs better than neighbors of the same round, on the real model? We count how many of each kind occur in what the model really writes: its answer of 64 tokens to the same prompt. Settled tokens are left out, since they are the answer.
+# Are these pairs better than neighbors of the same round, on the real model?
+# We count how many of each kind occur in what the model really writes: its answer of 64 tokens to the same prompt.
+# Settled tokens are left out, since they are the answer.
 
 # %%
 def shares(found, last, text):
@@ -557,32 +655,60 @@ print(f"On average {between:.0%} of the pairs between two rounds occur in the an
 print(f"{within:.0%} of the neighbors in one: they are {verdict} neighbors here.")
 
 # %% [markdown]
-# Pairs of a context that is wrong further left are guesses, not facts; whoever uses them must check them. But they come for nothing, $m$ of them in each forward, they need no second model and no text to copy from, and they do not care about places. Remember more than two rounds, and they become longer. That is the next chapter.
+# Pairs of a context that is wrong further left are guesses, not facts; whoever uses them must check them.
+# But they come for nothing, $m$ of them in each forward, they need no second model and no text to copy from,
+# and they do not care about places.
+# Remember more than two rounds, and they become longer.
+# That is the next chapter.
 #
 # ## Pitfalls
 #
-# - **The fixed point is what counts, not the guess.** Whatever the guess, the answer is the greedy one. A test that only compares texts will not notice a broken iteration; count rounds as well.
-# - **Comparing with the wrong round.** $y^{t+1}_i$ confirms $y^t_i$ only if everything left of it was confirmed. Counting all equal tokens counts luck.
-# - **A round has $m$ or $m + 1$ rows**, depending on whether the last guess goes in. It buys the token behind a guess that is right as a whole.
-# - **Pairs within a round.** They look like 2-grams and are none.
-# - **"Never worse" is about rounds.** On the clock every row beyond the flat part of $t(q)$ is paid for.
-# - **Rounding.** A forward with $m + 1$ rows may round otherwise than one with a single row; at a near tie the answers part (chapter 12).
+# - **The fixed point is what counts, not the guess.**
+#   Whatever the guess, the answer is the greedy one.
+#   A test that only compares texts will not notice a broken iteration; count rounds as well.
+# - **Comparing with the wrong round.**
+#   $y^{t+1}_i$ confirms $y^t_i$ only if everything left of it was confirmed.
+#   Counting all equal tokens counts luck.
+# - **A round has $m$ or $m + 1$ rows**, depending on whether the last guess goes in.
+#   It buys the token behind a guess that is right as a whole.
+# - **Pairs within a round.**
+#   They look like 2-grams and are none.
+# - **"Never worse" is about rounds.**
+#   On the clock every row beyond the flat part of $t(q)$ is paid for.
+# - **Rounding.**
+#   A forward with $m + 1$ rows may round otherwise than one with a single row;
+#   at a near tie the answers part (chapter 12).
 #
 # ## Summary
 #
-# - Greedy decoding is a triangular system $y = F(y)$ with one solution. One Gauss–Seidel sweep is autoregression; a Jacobi round is one forward over the whole guess.
-# - $k_{t+1} \ge k_t + 1$ until all is settled: at most $m$ rounds, and what is settled stays. The proof is one line: the next place sees the right prefix.
+# - Greedy decoding is a triangular system $y = F(y)$ with one solution.
+#   One Gauss–Seidel sweep is autoregression; a Jacobi round is one forward over the whole guess.
+# - $k_{t+1} \ge k_t + 1$ until all is settled: at most $m$ rounds, and what is settled stays.
+#   The proof is one line: the next place sees the right prefix.
 # - Jacobi decoding is speculative decoding with its own last round as the draft, lossless at every temperature.
-# - Beyond the first wrong token pieces of the answer are common and useless: they stand at the wrong place, or are lost again because of what is left of them. So τ is hardly above 1, and $t(m+1)/t(1)$ eats it.
+# - Beyond the first wrong token pieces of the answer are common and useless:
+#   they stand at the wrong place, or are lost again because of what is left of them.
+#   So τ is hardly above 1, and $t(m+1)/t(1)$ eats it.
 # - Between two rounds hide the 2-grams $(y^t_{i-1}, y^{t+1}_i)$, and only these.
 #
-# **Can you answer these?** A guess of eight tokens has its first error at place 3. How many tokens are settled after the round, at least? (Three: two were right, and place 3 has now seen a right prefix.) Can $y^{t+1} = y^t$ happen at a wrong answer? (No: that is a fixed point, and there is only one.) What is the 3-gram hidden in
-# three rounds? ($y^{t}_{i-2}, y^{t+1}_{i-1}, y^{t+2}_{i}$: a diagonal; whether its last token has seen the first, and what it has seen to the left of it, is a question for chapter 07.)
+# **Can you answer these?**
+# A guess of eight tokens has its first error at place 3.
+# How many tokens are settled after the round, at least?
+# (Three: two were right, and place 3 has now seen a right prefix.)
+# Can $y^{t+1} = y^t$ happen at a wrong answer?
+# (No: that is a fixed point, and there is only one.)
+# What is the 3-gram hidden in three rounds?
+# ($y^{t}_{i-2}, y^{t+1}_{i-1}, y^{t+2}_{i}$: a diagonal;
+# whether its last token has seen the first, and what it has seen to the left of it, is a question for chapter 07.)
 #
 # ## Further reading
 #
-# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*, ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427): Jacobi and Gauss–Seidel for decoding
-# - Y. Song and others, *Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving*, ICML 2021, [arXiv:2002.03629](https://arxiv.org/abs/2002.03629): the same idea for layers and other sequences
-# - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): Algorithm 1 is Jacobi decoding; the observation about 2-grams
-# - S. Kou and others, *CLLMs: Consistency Large Language Models*, ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835): a model trained on its Jacobi trajectories
+# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*,
+#   ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427): Jacobi and Gauss–Seidel for decoding
+# - Y. Song and others, *Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving*,
+#   ICML 2021, [arXiv:2002.03629](https://arxiv.org/abs/2002.03629): the same idea for layers and other sequences
+# - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024,
+#   [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): Algorithm 1 is Jacobi decoding; the observation about 2-grams
+# - S. Kou and others, *CLLMs: Consistency Large Language Models*,
+#   ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835): a model trained on its Jacobi trajectories
 # - J. Ortega, W. Rheinboldt, *Iterative Solution of Nonlinear Equations in Several Variables*, Academic Press, 1970

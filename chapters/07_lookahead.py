@@ -17,19 +17,24 @@
 # %% [markdown]
 # # 07 · Lookahead decoding
 #
-# > **The question of this chapter.** Jacobi's rounds are full of pieces of the answer at the wrong place. Can the model collect these pieces while it writes, check them where they fit, and do
-# > both in one forward; and what does a row of that forward have to cost for it to pay?
+# > **The question of this chapter.**
+# > Jacobi's rounds are full of pieces of the answer at the wrong place.
+# > Can the model collect these pieces while it writes, check them where they fit, and do both in one forward;
+# > and what does a row of that forward have to cost for it to pay?
 #
 # **Afterwards you can**
 #
-# - build the $W \times N$ window, the n-gram pool and the $G$ candidates from plain functions, and derive the attention mask that lets all of them share one forward;
+# - build the $W \times N$ window, the n-gram pool and the $G$ candidates from plain functions,
+#   and derive the attention mask that lets all of them share one forward;
 # - say why the method is lossless, greedily and with sampling, and why the pool may store token ids alone;
-# - derive $E$ and $S$, the expected tokens of a step, and say where they grow with $\log b$, where they stop, and what the ceiling is;
+# - derive $E$ and $S$, the expected tokens of a step,
+#   and say where they grow with $\log b$, where they stop, and what the ceiling is;
 # - fit the two parameters of $S$ to a run of your own and compare with the paper's;
 # - read an ablation: what the window brings, what the candidates, what the prompt;
 # - compute from $t(q)$ when all this loses, and split the work over several machines without talking during a forward.
 #
-# **Taken for granted:** chapter 06, above all its last section; $t(q)$ and τ from chapter 00, sample-then-match from chapter 01.
+# **Taken for granted:** chapter 06, above all its last section;
+# $t(q)$ and τ from chapter 00, sample-then-match from chapter 01.
 #
 # **Time:** 40 minutes of reading; the cells take about a minute and a half on two CPU cores.
 
@@ -63,16 +68,25 @@ print(loaded.why)
 # %% [markdown]
 # ## From pairs to n-grams
 #
-# Between two rounds of Jacobi's iteration hide the pairs $(y^t_{i-1},\, y^{t+1}_i)$: down one row, right one column, and the model said the second token after the first. Two changes make a method of them (Fu, Bailis, Stoica and Zhang, 2024,
-# *lookahead decoding*).
+# Between two rounds of Jacobi's iteration hide the pairs $(y^t_{i-1},\, y^{t+1}_i)$:
+# down one row, right one column, and the model said the second token after the first.
+# Two changes make a method of them (Fu, Bailis, Stoica and Zhang, 2024, *lookahead decoding*).
 #
-# **Remember more rounds.** Follow the diagonal over $N - 1$ remembered rounds and the new one, and there is a sequence of $N$ tokens each of which was chosen after the one before. For this the newest token of each diagonal must *see* the older ones of its
-# diagonal, so all of them go into the forward.
+# **Remember more rounds.**
+# Follow the diagonal over $N - 1$ remembered rounds and the new one,
+# and there is a sequence of $N$ tokens each of which was chosen after the one before.
+# For this the newest token of each diagonal must *see* the older ones of its diagonal,
+# so all of them go into the forward.
 #
-# **Forget the place.** An n-gram goes into a **pool** under its first token. Whenever that token is the last of the text, wherever that is, the rest of the n-gram is a draft. The forward that makes new n-grams also checks up to $G$ old ones.
+# **Forget the place.**
+# An n-gram goes into a **pool** under its first token.
+# Whenever that token is the last of the text, wherever that is, the rest of the n-gram is a draft.
+# The forward that makes new n-grams also checks up to $G$ old ones.
 #
-# The rounds that are remembered form a **window** of $N - 1$ *levels*, oldest first, and $W$ *columns*. The token at level $j$ and column $i$ stands at position $i + j$ relative to the **input token**, the last token of the text, which itself is (level 0, column 0). For $W = 5$, $N = 4$
-# the positions are
+# The rounds that are remembered form a **window** of $N - 1$ *levels*, oldest first, and $W$ *columns*.
+# The token at level $j$ and column $i$ stands at position $i + j$ relative to the **input token**,
+# the last token of the text, which itself is (level 0, column 0).
+# For $W = 5$, $N = 4$ the positions are
 #
 # | | column 0 | 1 | 2 | 3 | 4 | in the paper's Figure 2(b) |
 # |:--|:--|:--|:--|:--|:--|:--|
@@ -81,17 +95,23 @@ print(loaded.why)
 # | level 2, newest | 2 | 3 | 4 | 5 | 6 | red |
 # | new: what the forward makes | 3 | 4 | 5 | 6 | 7 | |
 #
-# A column read downwards, with the new token at its end, is an n-gram of $N$ consecutive positions: $W$ of them in each forward.
+# A column read downwards, with the new token at its end, is an n-gram of $N$ consecutive positions:
+# $W$ of them in each forward.
 #
 # ## The mask
 #
-# All rows ride in one forward, so each must see what it continues and nothing else. Derive it from one sentence: **a row sees the text that it continues, and itself.**
+# All rows ride in one forward, so each must see what it continues and nothing else.
+# Derive it from one sentence: **a row sees the text that it continues, and itself.**
 #
 # - (level 0, column $i$) continues the input token and level 0 up to column $i - 1$: an ordinary chain.
-# - (level $j$, column $i$) continues (level $j - 1$, column $i$), and whatever that one continues. So it sees its own column down to itself, and level 0 up to its column.
-# - Token $d$ of a candidate continues the input token and the candidate's first $d - 1$ tokens. It sees no other candidate and nothing of the window; and the window sees no candidate.
+# - (level $j$, column $i$) continues (level $j - 1$, column $i$), and whatever that one continues.
+#   So it sees its own column down to itself, and level 0 up to its column.
+# - Token $d$ of a candidate continues the input token and the candidate's first $d - 1$ tokens.
+#   It sees no other candidate and nothing of the window; and the window sees no candidate.
 #
-# Nothing else is in the mask; and since each row has exactly one row that it continues, **the whole forward is a tree**, rooted at the input token. Here are both, the mask from the three rules, and the parents from the word *continues*:
+# Nothing else is in the mask;
+# and since each row has exactly one row that it continues, **the whole forward is a tree**, rooted at the input token.
+# Here are both, the mask from the three rules, and the parents from the word *continues*:
 
 # %%
 import numpy as np
@@ -120,7 +140,8 @@ def window_parents(width, count):
 
 
 # %% [markdown]
-# The same from the package, whose drafter proposes a tree, for the paper's $W = 5$, $N = 4$, $G = 2$. We fill its window and pool by hand with numbers that are easy to tell apart:
+# The same from the package, whose drafter proposes a tree, for the paper's $W = 5$, $N = 4$, $G = 2$.
+# We fill its window and pool by hand with numbers that are easy to tell apart:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -152,14 +173,25 @@ alt = "The 21 by 21 mask for W = 5, N = 4, G = 2: triangles for level 0, diagona
 figures.save(fig, "07-mask", alt=alt)
 
 # %% [markdown]
-# *Rows see columns. The lines part the levels and the candidates; the colors of the window are the paper's.* The first five columns are level 0, a triangle that repeats in every level. The diagonals are the columns of the window: each row sees its own column. The two small triangles are the candidates.
+# *Rows see columns.
+# The lines part the levels and the candidates; the colors of the window are the paper's.*
+# The first five columns are level 0, a triangle that repeats in every level.
+# The diagonals are the columns of the window: each row sees its own column.
+# The two small triangles are the candidates.
 # It is the paper's Figure 2(b).
 #
-# > **The notes say …** (*lookahead article*) that the one rule behind this mask is: each token sees all tokens whose number is *larger* than its own. **It is stated backwards**: no row sees a larger position, attention stays causal. And turned round it is still too much: of the 14
-# > window tokens with a number smaller than the red 6 it sees six (printed above, with itself): blue 0, orange 1 to 4, green 5. It does not see green 1 to 4, nor red 2 to 5, though their numbers are smaller. Numbers do not decide it, columns do. The note also says that the red 6 does not see the blue token;
+# > **The notes say …** (*lookahead article*) that the one rule behind this mask is:
+# > each token sees all tokens whose number is *larger* than its own.
+# > **It is stated backwards**: no row sees a larger position, attention stays causal.
+# > And turned round it is still too much: of the 14 window tokens with a number smaller than the red 6 it sees six
+# > (printed above, with itself): blue 0, orange 1 to 4, green 5.
+# > It does not see green 1 to 4, nor red 2 to 5, though their numbers are smaller.
+# > Numbers do not decide it, columns do.
+# > The note also says that the red 6 does not see the blue token;
 # > it does, as every row does, since the blue 0 is the input token.
 #
-# **How many rows?** $W(N-1)$ for the window, the input token being one of them, and $G(N-1)$ for the candidates:
+# **How many rows?**
+# $W(N-1)$ for the window, the input token being one of them, and $G(N-1)$ for the candidates:
 #
 # $$q = (W + G)(N - 1).$$
 #
@@ -177,8 +209,13 @@ for columns in (15, 10, 7):
 # %% [markdown]
 # ## One step, in the open
 #
-# Four small functions: the pool's two, the check of a candidate, and the move of the window. After a forward the oldest level goes, the new one comes, and since the input token has moved on by one, every token of the window still stands where it arose: level $j + 1$ has become level $j$.
-# Only the first token of the new level 0 is replaced, by the true input token. (If a step wrote more than one token, the paper and we move the window by one all the same: its tokens then stand further on than where they arose. They are guesses.)
+# Four small functions: the pool's two, the check of a candidate, and the move of the window.
+# After a forward the oldest level goes, the new one comes, and since the input token has moved on by one,
+# every token of the window still stands where it arose: level $j + 1$ has become level $j$.
+# Only the first token of the new level 0 is replaced, by the true input token.
+# (If a step wrote more than one token, the paper and we move the window by one all the same:
+# its tokens then stand further on than where they arose.
+# They are guesses.)
 
 # %%
 def remember(pool, gram, size):
@@ -211,7 +248,9 @@ def slide(levels, made, N):
 
 
 # %% [markdown]
-# And the step, with one forward in it. It begins with a single level of $W + N - 2$ tokens; $N - 2$ steps later the window is full, and the first n-grams come.
+# And the step, with one forward in it.
+# It begins with a single level of $W + N - 2$ tokens;
+# $N - 2$ steps later the window is full, and the first n-grams come.
 
 # %%
 def step(lm, context, levels, pool, N, G):
@@ -250,19 +289,39 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 
 
 # %% [markdown]
-# **By hand.** The model of chapter 06, which looks at one word only:
+# **By hand.**
+# The model of chapter 06, which looks at one word only:
 #
 # | after | . | the | cat | sat | on | a | dog | ran |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|
 # | it says | the | cat | sat | on | a | . | ran | . |
 #
-# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".", and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog ran cat*. Chapter 06 wrote *the cat sat on a* in five rounds.
+# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".",
+# and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog ran cat*.
+# Chapter 06 wrote *the cat sat on a* in five rounds.
 #
-# 1. **Step 1.** One level so far: (. dog ran cat). After each of its tokens the model says: (the ran . sat). It writes *the*. There is nothing in the pool and no n-gram yet. The columns step left; level 0 is (~~dog~~ **the**, ran, cat), the input token in place of *dog*, and level 1 is (ran, ., sat).
-# 2. **Step 2.** The newest level is (ran, ., sat), and after it the model says (. the on). The columns, downwards: (the ran .), (ran . the), (cat sat on). These go to the pool. It writes *cat*; the pool was still empty when *the* was looked up.
-# 3. **Step 3.** The input token is *cat*. The pool has (sat on) after it: a candidate. The model agrees to both, and says *a* after them. **Three tokens in one forward.**
+# 1. **Step 1.**
+#    One level so far: (. dog ran cat).
+#    After each of its tokens the model says: (the ran . sat).
+#    It writes *the*.
+#    There is nothing in the pool and no n-gram yet.
+#    The columns step left; level 0 is (~~dog~~ **the**, ran, cat), the input token in place of *dog*,
+#    and level 1 is (ran, ., sat).
+# 2. **Step 2.**
+#    The newest level is (ran, ., sat), and after it the model says (. the on).
+#    The columns, downwards: (the ran .), (ran . the), (cat sat on).
+#    These go to the pool.
+#    It writes *cat*; the pool was still empty when *the* was looked up.
+# 3. **Step 3.**
+#    The input token is *cat*.
+#    The pool has (sat on) after it: a candidate.
+#    The model agrees to both, and says *a* after them.
+#    **Three tokens in one forward.**
 #
-# Note that *cat sat on* had arisen at places 3, 4 and 5 of the text, where it is wrong, and was used at 2, 3 and 4: the pool does not care. And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced. A check costs a few rows; it does not cost a wrong word.
+# Note that *cat sat on* had arisen at places 3, 4 and 5 of the text, where it is wrong,
+# and was used at 2, 3 and 4: the pool does not care.
+# And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced.
+# A check costs a few rows; it does not cost a wrong word.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -289,7 +348,9 @@ for t, frame in enumerate(toy_frames, start=1):
     print("        to the pool:", kept, "; writes", show(frame.emitted))
 
 # %% [markdown]
-# Now against the package, on the model and token by token: the windows, the pools and what each step writes. Its first level is drawn from the prompt's tokens; with the same random stream ours is the same. The window is full of wild guesses, among which near ties are common, so both run with `numerics="invariant"`:
+# Now against the package, on the model and token by token: the windows, the pools and what each step writes.
+# Its first level is drawn from the prompt's tokens; with the same random stream ours is the same.
+# The window is full of wild guesses, among which near ties are common, so both run with `numerics="invariant"`:
 # then a row's best token does not depend on how many other rows there are.
 
 # %%
@@ -316,14 +377,23 @@ for frame, done in zip(frames, stream(exact, prompt, drafter, max_new_tokens=LEN
 print(f"{len(frames)} steps; windows, pools and tokens equal the package's in {sum(same)} of them")
 
 # %% [markdown]
-# One difference remains, and it does not show in the tokens. We put candidates side by side, as the paper does. The package puts them into one tree, in which candidates with a common beginning share its rows: fewer rows for the same drafts, and one walk down the tree finds the longest match.
+# One difference remains, and it does not show in the tokens.
+# We put candidates side by side, as the paper does.
+# The package puts them into one tree, in which candidates with a common beginning share its rows:
+# fewer rows for the same drafts, and one walk down the tree finds the longest match.
 #
-# > **The notes say …** (*lookahead article*) that the candidates are disjoint n-grams, not a tree as in SpecInfer, so that tree verification cannot be used on them. Disjoint paths from one input token *are* a tree, one that branches at its root only; and merging common beginnings changes neither the tokens nor the law.
+# > **The notes say …** (*lookahead article*) that the candidates are disjoint n-grams,
+# > not a tree as in SpecInfer, so that tree verification cannot be used on them.
+# > Disjoint paths from one input token *are* a tree, one that branches at its root only;
+# > and merging common beginnings changes neither the tokens nor the law.
 # > The comparison just made was between the two.
 #
 # ### The prompt's own n-grams
 #
-# Nothing says that the pool must be filled by the window alone. With `prompt_ngrams` the package puts every n-gram of the text there as well, of the prompt first and then of what has been written. With $N = 3$ and two n-grams kept for each first token:
+# Nothing says that the pool must be filled by the window alone.
+# With `prompt_ngrams` the package puts every n-gram of the text there as well,
+# of the prompt first and then of what has been written.
+# With $N = 3$ and two n-grams kept for each first token:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -343,11 +413,15 @@ theirs.propose(text, Budget(64, 64), Rng(0))
 print("the package's pool is the same:", {token: list(kept) for token, kept in theirs.pool.items()} == pool)
 
 # %% [markdown]
-# This is prompt lookup inside lookahead: a memory of the text, keyed by one token. The ablation below separates what it brings from what the window brings.
+# This is prompt lookup inside lookahead: a memory of the text, keyed by one token.
+# The ablation below separates what it brings from what the window brings.
 #
 # ## Step by step
 #
-# What the run above looked like. The subscript is the position relative to the input token; a column downwards, with the yellow token, is an n-gram for the pool. (Without a kernel: the first steps, in which the window fills, and some later ones.)
+# What the run above looked like.
+# The subscript is the position relative to the input token;
+# a column downwards, with the yellow token, is an n-gram for the pool.
+# (Without a kernel: the first steps, in which the window fills, and some later ones.)
 
 # %%
 def word(token):
@@ -360,12 +434,22 @@ lookahead.player(frames, word, static=sorted({1, 2, 3, *winners[:3]}))
 # %% [markdown]
 # ## Why it is lossless
 #
-# The window's rows are **never** candidates. They are scratch: whatever they hold, nothing of them is written without having been checked as a candidate in a later forward. What is written is what the target would have written: greedily, by the comparison in `agreed`.
+# The window's rows are **never** candidates.
+# They are scratch: whatever they hold,
+# nothing of them is written without having been checked as a candidate in a later forward.
+# What is written is what the target would have written: greedily, by the comparison in `agreed`.
 #
-# With sampling, the argument is that of all fixed drafts (chapter 01). The window goes on taking the target's *argmax*, also at $T > 0$. A candidate is then one fixed token at each place; the law it was drawn from is a point mass; and sample-then-match emits exactly $p$: draw $y$ from $p$, go on with those
-# candidates that begin with $y$. (The paper's Algorithm 4 accepts with probability $p(x)$ and renormalizes after each rejection; chapter 01 showed that this is the same law.)
+# With sampling, the argument is that of all fixed drafts (chapter 01).
+# The window goes on taking the target's *argmax*, also at $T > 0$.
+# A candidate is then one fixed token at each place; the law it was drawn from is a point mass;
+# and sample-then-match emits exactly $p$: draw $y$ from $p$, go on with those candidates that begin with $y$.
+# (The paper's Algorithm 4 accepts with probability $p(x)$ and renormalizes after each rejection;
+# chapter 01 showed that this is the same law.)
 #
-# **That is why the pool may store ids alone.** Had the window *sampled* its tokens, each would have to carry the whole law it was drawn from, for the test $\min(1, p/q)$. With point masses $q$ is one for the token and zero elsewhere; the id says it all.
+# **That is why the pool may store ids alone.**
+# Had the window *sampled* its tokens, each would have to carry the whole law it was drawn from,
+# for the test $\min(1, p/q)$.
+# With point masses $q$ is one for the token and zero elsewhere; the id says it all.
 
 # %%
 n_grams = sum(len(kept) for kept in frames[-1].pool.values())
@@ -406,16 +490,25 @@ print(f"a draft was accepted with probability {used:.3f}")
 # %% [markdown]
 # ## How many tokens a step? E and S
 #
-# Suppose a step checks $b$ drafts of $\gamma$ tokens. Let $L_j$ be how many tokens of draft $j$ match. The step writes $1 + \max_j L_j$ tokens. If the drafts match independently of one another, each token with probability $\alpha$ after those before it, then
-# $P(L_j \ge i) = \alpha^i$, all $b$ fall short of $i$ with probability $(1 - \alpha^i)^b$, and
+# Suppose a step checks $b$ drafts of $\gamma$ tokens.
+# Let $L_j$ be how many tokens of draft $j$ match.
+# The step writes $1 + \max_j L_j$ tokens.
+# If the drafts match independently of one another, each token with probability $\alpha$ after those before it,
+# then $P(L_j \ge i) = \alpha^i$, all $b$ fall short of $i$ with probability $(1 - \alpha^i)^b$, and
 #
-# $$E = 1 + \sum_{i=1}^{\gamma} P(\max_j L_j \ge i) = 1 + \sum_{i=1}^{\gamma}\big(1 - (1 - \alpha^i)^b\big) = (\gamma + 1) - \sum_{i=1}^{\gamma} (1 - \alpha^i)^b.$$
+# $$E = 1 + \sum_{i=1}^{\gamma} P(\max_j L_j \ge i)
+# = 1 + \sum_{i=1}^{\gamma}\big(1 - (1 - \alpha^i)^b\big)
+# = (\gamma + 1) - \sum_{i=1}^{\gamma} (1 - \alpha^i)^b.$$
 #
-# For $b = 1$ it is $1 + \alpha + \dots + \alpha^\gamma$, as for a draft model. The paper then says: good drafts are there in one step of $f$ only, the other $f - 1$ steps write one token, so that the **step compression** is
+# For $b = 1$ it is $1 + \alpha + \dots + \alpha^\gamma$, as for a draft model.
+# The paper then says: good drafts are there in one step of $f$ only,
+# the other $f - 1$ steps write one token, so that the **step compression** is
 #
 # $$S = \frac{\#\text{tokens}}{\#\text{steps}} = \frac{f - 1 + E}{f}, \qquad\text{with } \gamma = N - 1,\; b = W = G.$$
 #
-# $S$ is τ under another name. *By hand*, $\alpha = \frac12$, $\gamma = 2$, $b = 2$, $f = 3$: $E = 3 - (\frac12)^2 - (\frac34)^2 = 2.1875$ and $S = (2 + 2.1875)/3 = 1.396$.
+# $S$ is τ under another name.
+# *By hand*, $\alpha = \frac12$, $\gamma = 2$, $b = 2$, $f = 3$:
+# $E = 3 - (\frac12)^2 - (\frac34)^2 = 2.1875$ and $S = (2 + 2.1875)/3 = 1.396$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -438,8 +531,11 @@ for b in (1, 2, 4, 8, 15, 30, 60, 10**6):
     print(f"b = {b:7}: E = {E(alpha, 4, b):.3f}, S = {value:.3f}, steps for 100 tokens {100 / value:5.1f}")
 
 # %% [markdown]
-# **How it grows.** $1 - (1 - \alpha^i)^b$ is nearly 1 while $\alpha^i b \gg 1$, and nearly 0 when $\alpha^i b \ll 1$. So $E$ counts the $i$ with $\alpha^i > 1/b$, about $\ln b / \ln(1/\alpha)$ of them: **$E$ is linear in $\log b$**, with slope $1/\ln(1/\alpha)$ for a factor $e$, as long as
-# there are such $i$ up to $\gamma$. Beyond $b \approx \alpha^{-\gamma}$ all $\gamma$ are counted, and $E$ bends towards its ceiling:
+# **How it grows.**
+# $1 - (1 - \alpha^i)^b$ is nearly 1 while $\alpha^i b \gg 1$, and nearly 0 when $\alpha^i b \ll 1$.
+# So $E$ counts the $i$ with $\alpha^i > 1/b$, about $\ln b / \ln(1/\alpha)$ of them: **$E$ is linear in $\log b$**,
+# with slope $1/\ln(1/\alpha)$ for a factor $e$, as long as there are such $i$ up to $\gamma$.
+# Beyond $b \approx \alpha^{-\gamma}$ all $\gamma$ are counted, and $E$ bends towards its ceiling:
 #
 # $$E \le \gamma + 1 = N, \qquad S \le \frac{f - 1 + N}{f}.$$
 
@@ -473,7 +569,8 @@ for size in (5, 10, 20):
     print(f"ceiling {(f - 1 + size) / f:.3f}, bent to it beyond b = {alpha ** -(size - 1):.0f}")
 
 # %% [markdown]
-# What the notes make of this does not all survive. The numbers in the three boxes come from the functions above.
+# What the notes make of this does not all survive.
+# The numbers in the three boxes come from the functions above.
 
 # %% jupyter={"source_hidden": true}
 # NBVAL_CHECK_OUTPUT
@@ -513,7 +610,10 @@ display(Markdown(
 # %% [markdown]
 # ## A curve of our own
 #
-# Now live: $N = 5$, $W = G$ from 1 to 15, on two requests, without the prompt's n-grams. All settings of this chapter take turns on each prompt, with the same loop and the same baseline; and answers are short, so that the chapter stays short. The first $N - 2$ steps of each run only fill the window, which lowers $S$ a little.
+# Now live: $N = 5$, $W = G$ from 1 to 15, on two requests, without the prompt's n-grams.
+# All settings of this chapter take turns on each prompt, with the same loop and the same baseline;
+# and answers are short, so that the chapter stays short.
+# The first $N - 2$ steps of each run only fill the window, which lowers $S$ a little.
 
 # %%
 from specdec_core.drafters import PromptLookup
@@ -612,7 +712,12 @@ quoted = [f"α = {alpha}, f = {f}, S = {row[5]} (arXiv:2402.02057, Figure 4, Tab
 figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=quoted)
 
 # %% [markdown]
-# Two parameters and five points of two short answers: the curve's shape is worth looking at, the third digit of $\alpha$ is not. $\alpha$ and $f$ also lean on each other (rarer good steps with better drafts look much like frequent ones with worse). Is $S$ straight in $\log b$? Piece by piece:
+# Two parameters and five points of two short answers:
+# the curve's shape is worth looking at, the third digit of $\alpha$ is not.
+# $\alpha$ and $f$ also lean on each other
+# (rarer good steps with better drafts look much like frequent ones with worse).
+# Is $S$ straight in $\log b$?
+# Piece by piece:
 
 # %%
 for (w, _, low), (v, _, high) in zip(points, points[1:]):
@@ -627,12 +732,19 @@ for depth in range(1, 5):
     print(f"W = G = 15, depth {depth}: a token accepted in {accepted} of the {tested} steps that got there")
 
 # %% [markdown]
-# Acceptance by depth is a check on the model behind the fit: one $\alpha$ for all depths. (At depth 1 it counts steps with candidates, and in how many of them any was right.)
+# Acceptance by depth is a check on the model behind the fit: one $\alpha$ for all depths.
+# (At depth 1 it counts steps with candidates, and in how many of them any was right.)
 
 # %% [markdown]
 # ## The ablation
 #
-# What does the window bring, what do the candidates, what does the prompt? The paper's Table 3 takes them apart (7B model, MT-Bench, A100). Its nine settings again: unscaled, for which only steps count here, and with $W$ and $G$ divided by 5, for a machine with less to spare. *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is (by two short answers: a tenth more or less is the error of the stopwatch). The paper's columns are **quoted**.
+# What does the window bring, what do the candidates, what does the prompt?
+# The paper's Table 3 takes them apart (7B model, MT-Bench, A100).
+# Its nine settings again: unscaled, for which only steps count here,
+# and with $W$ and $G$ divided by 5, for a machine with less to spare.
+# *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is
+# (by two short answers: a tenth more or less is the error of the stopwatch).
+# The paper's columns are **quoted**.
 
 # %%
 from specdec_core.race.tables import markdown
@@ -684,11 +796,14 @@ print(f"With the prompt's n-grams that becomes {compression((5, 15, 15, True)):.
 print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 
 # %% [markdown]
-# A window of one column with the prompt's n-grams lives on repetition alone, like prompt lookup. The wide window adds what the text has not yet said, and where answers repeat nothing it is all there is.
+# A window of one column with the prompt's n-grams lives on repetition alone, like prompt lookup.
+# The wide window adds what the text has not yet said, and where answers repeat nothing it is all there is.
 #
 # ## When it loses
 #
-# A step with $q$ rows must write $t(q)/t(1)$ tokens to be worth its time. $S$ grows with the logarithm of the rows; $t(q)$ grows in proportion to them from the corner on (chapter 00). So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
+# A step with $q$ rows must write $t(q)/t(1)$ tokens to be worth its time.
+# $S$ grows with the logarithm of the rows; $t(q)$ grows in proportion to them from the corner on (chapter 00).
+# So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
 
 # %%
 from specdec_core.measure.costs import measure
@@ -730,7 +845,8 @@ for w, q in rows_of.items():
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xscale("log", base=2)
 axes.set_xticks(costs.widths, costs.widths)
-axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens a step; times faster", ylim=(0, 1.1 * max(needed)))
+axes.set(xlabel="q, rows of a forward (mean of a run)", ylabel="tokens per step; times faster")
+axes.set_ylim(0, 1.1 * max(needed))
 axes.legend(fontsize=8, loc="upper left")
 alt = "Against the rows of a forward: S, the tokens needed to break even, and the measured speed."
 figures.save(fig, "07-clock", alt=alt, model=loaded)
@@ -749,12 +865,23 @@ elif gain[most] < 1:
 print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) / 60 / costs.t(1):.3f} t(1).")
 
 # %% [markdown]
-# The paper itself reports smaller gains on an RTX 3090 than on an A100. (It also had to write the mask into FlashAttention, which otherwise knows the causal triangle only; that brought about 20 % more, *quoted*. An engine that cannot take a mask of one's own cannot run this method.) Large batches are the same case: a server that decodes many requests in one forward has put its own rows where the window would go. At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
+# The paper itself reports smaller gains on an RTX 3090 than on an A100.
+# (It also had to write the mask into FlashAttention, which otherwise knows the causal triangle only;
+# that brought about 20 % more, *quoted*.
+# An engine that cannot take a mask of one's own cannot run this method.)
+# Large batches are the same case:
+# a server that decodes many requests in one forward has put its own rows where the window would go.
+# At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
 #
 # ## Lookahead parallelism
 #
-# One way out: bring more machines. The columns of the window do not see each other, except for level 0; the candidates do not see each other at all. So each of several *ranks*, with a whole copy of the model, takes **some leaves of the tree and their ancestors**. During the forward nobody needs anything from the others. Afterwards
-# they exchange what each row's best token is, and all verify the same. The price: rows that several leaves need, the input token and level 0, are computed more than once. In the setting of the paper's Figure 3, four ranks, $W = 5$, $N = 4$, $G = 2$:
+# One way out: bring more machines.
+# The columns of the window do not see each other, except for level 0; the candidates do not see each other at all.
+# So each of several *ranks*, with a whole copy of the model, takes **some leaves of the tree and their ancestors**.
+# During the forward nobody needs anything from the others.
+# Afterwards they exchange what each row's best token is, and all verify the same.
+# The price: rows that several leaves need, the input token and level 0, are computed more than once.
+# In the setting of the paper's Figure 3, four ranks, $W = 5$, $N = 4$, $G = 2$:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -778,7 +905,10 @@ for name, divide in (("the package", shares), ("ours", share_out)):
     print(f"{name}: {len(tree.tokens)} rows, {sum(counts)} computed, at most {max(counts)} on a rank")
 
 # %% [markdown]
-# What must be exchanged after a forward, for 120 rows: 8 bytes a row if only the best tokens are sent, which is enough for greedy decoding; a row of logits each for sampling. Keys and values are never sent: a rank that lacks some of the accepted tokens computes them again in front of its next share.
+# What must be exchanged after a forward, for 120 rows: 8 bytes a row if only the best tokens are sent,
+# which is enough for greedy decoding; a row of logits each for sampling.
+# Keys and values are never sent:
+# a rank that lacks some of the accepted tokens computes them again in front of its next share.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -787,7 +917,10 @@ as_logits = rows_sent * lm.vocab_size * 4
 print(f"best tokens: {rows_sent * 8} bytes a step; logits: {as_logits / 1e6:.1f} MB a step")
 
 # %% [markdown]
-# Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine. (On one machine they share its cores, so nothing gets faster; what is shown is that the tokens are the same and the forwards narrower.) `numerics="invariant"` makes a token's bits independent of who else is in the forward.
+# Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine.
+# (On one machine they share its cores, so nothing gets faster;
+# what is shown is that the tokens are the same and the forwards narrower.)
+# `numerics="invariant"` makes a token's bits independent of who else is in the forward.
 
 # %%
 import dataclasses
@@ -833,32 +966,64 @@ for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
     print(f"{name:11}: {len(row)} forwards, {np.mean(row):.1f} rows in the mean, at most {max(row)}")
 
 # %% [markdown]
-# The gain is bounded by the rows that cannot be shared and by the steps' own number: more ranks allow more columns at the same time a step, and $S$ answers with a logarithm. Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do. (*Quoted:* up to 4 times ordinary decoding with several GPUs on code completion, says the abstract of the paper.)
+# The gain is bounded by the rows that cannot be shared and by the steps' own number:
+# more ranks allow more columns at the same time a step, and $S$ answers with a logarithm.
+# Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do.
+# (*Quoted:* up to 4 times ordinary decoding with several GPUs on code completion, says the abstract of the paper.)
 #
 # ## Pitfalls
 #
-# - **Positions are not row numbers.** Row (level $j$, column $i$) has position $i + j$. Give rows their row number as position and the window still "works", with worse n-grams: nothing fails but $S$.
-# - **The input token belongs to level 0.** Leave last step's guess there and every n-gram of column 0 begins with a token that was not written.
-# - **An n-gram of column 0 may be a hybrid:** its second token was made after the guess that the input token replaced. It is checked like any other.
-# - **A pool without a bound** grows with every step. Keep the most recent $G$ for each first token.
-# - **Committing window rows.** Keys and values of the window and of failed candidates must leave the cache. Only the accepted path stays.
-# - **$S$ of a short answer is too low:** the first $N - 2$ steps fill the window. **$S$ of a loop is too high** (chapter 05).
-# - **The defaults of a paper belong to its machine.** $W = 15$ is for an A100. Measure $t(q)$, then choose.
+# - **Positions are not row numbers.**
+#   Row (level $j$, column $i$) has position $i + j$.
+#   Give rows their row number as position and the window still "works", with worse n-grams: nothing fails but $S$.
+# - **The input token belongs to level 0.**
+#   Leave last step's guess there and every n-gram of column 0 begins with a token that was not written.
+# - **An n-gram of column 0 may be a hybrid:** its second token was made after the guess that the input token replaced.
+#   It is checked like any other.
+# - **A pool without a bound** grows with every step.
+#   Keep the most recent $G$ for each first token.
+# - **Committing window rows.**
+#   Keys and values of the window and of failed candidates must leave the cache.
+#   Only the accepted path stays.
+# - **$S$ of a short answer is too low:** the first $N - 2$ steps fill the window.
+#   **$S$ of a loop is too high** (chapter 05).
+# - **The defaults of a paper belong to its machine.**
+#   $W = 15$ is for an A100.
+#   Measure $t(q)$, then choose.
 #
 # ## Summary
 #
-# - The window remembers $N - 1$ Jacobi rounds at $W$ columns; a column with its new token is an n-gram; the pool keeps it under its first token; up to $G$ are checked where they fit. All in one forward of $(W + G)(N - 1)$ rows.
-# - The mask follows from one sentence: a row sees the text that it continues. It is a tree.
-# - Lossless, because the window is never written unchecked; with sampling because a draft is a point mass, for which ids suffice.
-# - $E = (\gamma + 1) - \sum_i (1 - \alpha^i)^b$ and $S = (f - 1 + E)/f$: linear in $\log b$ up to $b \approx \alpha^{-\gamma}$, never above $(f - 1 + N)/f$. Steps are $1/S$, hence not linear in $\log b$.
-# - Rows are paid in proportion beyond the corner of $t(q)$, tokens come with their logarithm: the best window is a small one on a small machine, and on a busy server none.
+# - The window remembers $N - 1$ Jacobi rounds at $W$ columns; a column with its new token is an n-gram;
+#   the pool keeps it under its first token; up to $G$ are checked where they fit.
+#   All in one forward of $(W + G)(N - 1)$ rows.
+# - The mask follows from one sentence: a row sees the text that it continues.
+#   It is a tree.
+# - Lossless, because the window is never written unchecked;
+#   with sampling because a draft is a point mass, for which ids suffice.
+# - $E = (\gamma + 1) - \sum_i (1 - \alpha^i)^b$ and $S = (f - 1 + E)/f$:
+#   linear in $\log b$ up to $b \approx \alpha^{-\gamma}$, never above $(f - 1 + N)/f$.
+#   Steps are $1/S$, hence not linear in $\log b$.
+# - Rows are paid in proportion beyond the corner of $t(q)$, tokens come with their logarithm:
+#   the best window is a small one on a small machine, and on a busy server none.
 # - Ranks can share the leaves of the tree without a word during the forward, and agree on the same tokens.
 #
-# **Can you answer these?** Which positions does the green 3 of Figure 2(b) see? (Blue 0, orange 1 and 2, itself.) With $\alpha = 0.5$ and $N = 4$, beyond which $b$ does a larger window bring little? (A few times $0.5^{-3} = 8$: $E$ is 3.55 at 8 and 3.99 at 32, and never above 4.) A forward with 80 rows costs $2\,t(1)$ and $S = 1.7$: what would you change? (Fewer rows; at 1.7 it loses, and $S$ falls only with the logarithm.)
+# **Can you answer these?**
+# Which positions does the green 3 of Figure 2(b) see?
+# (Blue 0, orange 1 and 2, itself.)
+# With $\alpha = 0.5$ and $N = 4$, beyond which $b$ does a larger window bring little?
+# (A few times $0.5^{-3} = 8$: $E$ is 3.55 at 8 and 3.99 at 32, and never above 4.)
+# A forward with 80 rows costs $2\,t(1)$ and $S = 1.7$: what would you change?
+# (Fewer rows; at 1.7 it loses, and $S$ falls only with the logarithm.)
 #
 # ## Further reading
 #
-# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057); their code, `lade`, is at [github.com/hao-ai-lab/LookaheadDecoding](https://github.com/hao-ai-lab/LookaheadDecoding), where `LEVEL` is $N$, `WINDOW_SIZE` is $W$ and `GUESS_SET_SIZE` is $G$
-# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*, ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
-# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): what several drafts can bring at most
-# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): candidates as a tree, and its mask
+# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*,
+#   ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057); their code,
+#   `lade`, is at [github.com/hao-ai-lab/LookaheadDecoding](https://github.com/hao-ai-lab/LookaheadDecoding),
+#   where `LEVEL` is $N$, `WINDOW_SIZE` is $W$ and `GUESS_SET_SIZE` is $G$
+# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*,
+#   ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
+# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*,
+#   2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): what several drafts can bring at most
+# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781):
+#   candidates as a tree, and its mask
