@@ -262,11 +262,11 @@ print(repr(tokenizer.decode(ids[0, -4:])))
 # one new token, and only attention looks back, over stored vectors.
 
 # %%
-from specdec_core.measure.costs import measure, measure_uncached
+from specdec_core.measure import measure_costs, measure_uncached
 
 lengths = (32, 64, 128, 256, 512)
 whole = measure_uncached(loaded.model, lengths, repeats=3)
-cached = [measure(lm, widths=[1], context=length, repeats=9).t(1) for length in lengths]
+cached = [measure_costs(lm, widths=[1], context=length, repeats=9).t(1) for length in lengths]
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
 axes.plot(lengths, [1e3 * t for t in whole.median], label="without a cache: read all again", **style.line(2))
 axes.plot(lengths, [1e3 * t for t in cached], label="with a cache: read one new token", **style.line(1))
@@ -369,7 +369,7 @@ print(f"corner at q = {corner:.1f}")
 # %%
 from specdec_core.viz import forward_cost
 
-costs = measure(lm, widths=(1, 2, 4, 8, 16, 32, 64, 128), context=256, repeats=7)
+costs = measure_costs(lm, widths=(1, 2, 4, 8, 16, 32, 64, 128), context=256, repeats=7)
 fig = forward_cost.draw(costs, floor=lambda q: roofline(q, b * P, P, B, F))
 alt = "Time of a forward by its rows: flat at first, then rising in proportion; the roofline lies below."
 figures.save(fig, "00-forward-cost", alt=alt, model=loaded)

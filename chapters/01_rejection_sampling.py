@@ -176,7 +176,7 @@ print("emitted: ", *(kept + (1 - kept.sum()) * r))
 # %%
 # NBVAL_CHECK_OUTPUT
 from specdec_core.core import rules as verify
-from specdec_core.theory.acceptance import acceptance_rate, residual_denominators
+from specdec_core.theory import acceptance_rate, residual_denominators
 
 p, q = p.astype(float), q.astype(float)
 print([float(verify.accept_probability(p_x, q_x)) for p_x, q_x in zip(p, q)])
@@ -222,9 +222,9 @@ figures.save(fig, "01-overlap", alt=alt)
 # strips of length one; move them, or improve the draft, and watch what becomes of the round. (Without a kernel you see one round that rejects, and one that accepts.)
 
 # %%
-from specdec_core.viz.stepper import stepper
+from specdec_core.viz import stepper
 
-stepper(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
+stepper.player(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
 
 # %% [markdown]
 # Two things to try. Move $u_1$ to *cat*: no $u_2$ can reject it. And pull the draft towards $p$: the part of the second strip that rejects shrinks

@@ -594,8 +594,8 @@ for name, rate, cost in (("full", 0.70, 0.20), ("reduced", 0.63, 0.10)):
 # Now measured: one drafted token taken apart, for both vocabularies. Runs in which every call is timed take turns with runs that nobody watches.
 
 # %%
-from specdec_core.measure.draft_cost import drafting
-from specdec_core.measure.profiling import HEAD, PARTS, PRODUCTS
+from specdec_core.measure import drafting
+from specdec_core.measure import HEAD, PARTS, PRODUCTS
 
 prompt, _ = answers["chat"][0]
 split = {name: drafting(lm, prompt, drafter, max_new_tokens=16, repeats=2, stop=stop)
@@ -638,10 +638,10 @@ print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} wit
 # All pieces are there. First $c$, on this machine: a forward of the draft model with one row over one of the target. And the target's $t(\gamma + 1)$, which theorem 3.8 sets to $t(1)$.
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 2, 3, 5, 9), context=192, repeats=9)
-cheap = {name: measure(drafter.lm, widths=(1,), context=192, repeats=9)
+costs = measure_costs(lm, widths=(1, 2, 3, 5, 9), context=192, repeats=9)
+cheap = {name: measure_costs(drafter.lm, widths=(1,), context=192, repeats=9)
          for name, drafter in (("reduced", small), ("full", whole))}  # fmt: skip
 c = {name: found.t(1) / costs.t(1) for name, found in cheap.items()}
 print(f"target: t(1) = {1e3 * costs.t(1):.1f} ms;",

@@ -900,10 +900,10 @@ for name, rule in (("lossless", verify), ("typical", Typical())):
 # τ(N) we have from the replay for every $N$ at once, as the best trees are nested; $t(q)$ we measure.
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
-costs = measure(lm, widths=[1, *(nodes + 1 for nodes in SIZES)], context=160, repeats=7)
+costs = measure_costs(lm, widths=[1, *(nodes + 1 for nodes in SIZES)], context=160, repeats=7)
 order = grown(64)
 steps = {nodes: replay(order[:nodes], all_ranks) for nodes in SIZES}
 independent = {nodes: 1 + sum(worth(accuracy, path) for path in order[:nodes]) for nodes in SIZES}

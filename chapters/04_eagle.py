@@ -983,9 +983,9 @@ print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.
 # with $t(q)$ measured alone and the draft's time taken from the run.
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 5, 17), context=160, repeats=9)
+costs = measure_costs(lm, widths=(1, 5, 17), context=160, repeats=9)
 
 
 def totals(name):

@@ -174,9 +174,9 @@ print("transformers:", [vocabulary[i] for i in candidate[0, len(ids) :]])
 # What does *last* draft at the end of `ha ha ha ha`?
 
 # %%
-from specdec_core.viz.matcher import matcher
+from specdec_core.viz import matcher
 
-matcher(tokenizer)
+matcher.viewer(tokenizer)
 
 # %% [markdown]
 # ## Why it is lossless
@@ -566,9 +566,9 @@ print(f"Forbidding n = 1 changes τ at max_n = 3 from {down_to[1][2]:.2f} to {do
 # So we need $t(q)$, as in chapter 00:
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 2, 4, 6, 8, 11, 16, 24, 33), context=320, repeats=9)
+costs = measure_costs(lm, widths=(1, 2, 4, 6, 8, 11, 16, 24, 33), context=320, repeats=9)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 

@@ -406,7 +406,7 @@ print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds."
 
 # %%
 from specdec_core.race.bench import rotated
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 from specdec_core.core.stopping import Stop
 
 SIZES, LENGTH = (1, 2, 4, 8, 16, 32), 32
@@ -416,7 +416,7 @@ for turn, prompt in enumerate(prompts.values()):  # all take turns, each time an
     for m in rotated(list(runs), turn):
         drafter = Jacobi(m) if m else NullDrafter()
         runs[m].append(generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop))
-costs = measure(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repeats=9)
+costs = measure_costs(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repeats=9)
 
 
 # %%
@@ -453,7 +453,7 @@ names = ["m", "accepted at depth 1, 2", "τ", "needed, t(m + 1)/t(1)", "predicte
 display(Markdown(markdown(rows, names)))
 
 # %%
-from specdec_core.measure.divergence import agreement
+from specdec_core.measure import agreement
 
 pairs = [(p, a.tokens, b.tokens) for m in SIZES for p, a, b in zip(prompts.values(), runs[0], runs[m])]
 print(agreement(lm, pairs))

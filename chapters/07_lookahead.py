@@ -657,7 +657,7 @@ for turn, prompt in enumerate(prompts.values()):  # all take turns, each time an
         runs[shape].append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
 
 # %%
-from specdec_core.measure.divergence import agreement
+from specdec_core.measure import agreement
 
 plain = [answer.tokens for answer in runs["autoregressive"]]
 pairs = [(p, a, b.tokens) for answers in runs.values() for p, a, b in zip(prompts.values(), plain, answers)]
@@ -806,9 +806,9 @@ print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 # So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, repeats=5)
+costs = measure_costs(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, repeats=5)
 
 
 def predicted(shape):

@@ -264,9 +264,9 @@ print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {
 # The upper box is the datastore, the lower one the context. Things to find out: how many comparisons does a longer datastore take? What becomes of the draft when the match gets one token longer? Which nodes go first when $c$ shrinks?
 
 # %%
-from specdec_core.viz.suffix_array import viewer
+from specdec_core.viz import suffix_array as picture
 
-viewer(tokenizer)
+picture.viewer(tokenizer)
 
 # %% [markdown]
 # ## A datastore of real code
@@ -595,9 +595,9 @@ for domain in questions:
 # free, and the stopwatch has its errors.)
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 2, 3, 5, 9, 17, 33, 65), context=160, repeats=7)
+costs = measure_costs(lm, widths=(1, 2, 3, 5, 9, 17, 33, 65), context=160, repeats=7)
 counts = [1, 2, 4, 8, 16, 32, 64]
 swept = {domain: [steps_of(domain, REST(stores[LIMIT], nodes=c)) for c in counts] for domain in questions}
 
@@ -633,7 +633,7 @@ for domain, c in best.items():
 # Now live, with the $c$ that $t(q)$ says is best for the code questions: two questions of each kind, by ordinary decoding and by REST in turns. Is the replay really the live run? And what share of the time is retrieval?
 
 # %%
-from specdec_core.measure.divergence import agreement
+from specdec_core.measure import agreement
 
 drafter, raced = REST(stores[LIMIT], nodes=best["code"]), []  # (domain, prompt, ordinary, REST)
 for turn, (domain, prompt, _) in enumerate(runs[::2]):

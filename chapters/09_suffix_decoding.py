@@ -302,9 +302,9 @@ print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them
 # Below, each line of the upper box is a past answer. Move *tokens read*: the memory grows with every token. Things to find out: where does the past win, and when does this request take over? Which line of the tree below appears when a string occurs for the second time? What does *factor* do to a good match, and to a poor one?
 
 # %%
-from specdec_core.viz.suffix_tree import viewer
+from specdec_core.viz import suffix_tree
 
-viewer(tokenizer)
+suffix_tree.viewer(tokenizer)
 
 # %% [markdown]
 # ## Why it is lossless
@@ -526,9 +526,9 @@ print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcom
 # In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens. (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors. The prediction may then exceed τ itself.)
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 2, 3, 5, 9, 17), context=160, repeats=7)
+costs = measure_costs(lm, widths=(1, 2, 3, 5, 9, 17), context=160, repeats=7)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 
@@ -580,7 +580,7 @@ for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
 print("replayed steps equal the live steps, through the whole session:", all(equal))
 
 # %%
-from specdec_core.measure.divergence import agreement
+from specdec_core.measure import agreement
 
 pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
          for prompt, row in zip(prompts[session], rows) for run in row[1:]]  # fmt: skip

@@ -349,9 +349,9 @@ from specdec_core.theory import hit_rate_speedup
 print(f"{hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0):.4f}")
 
 # %%
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
-costs = measure(lm, widths=(1, 2, 3, 5, 8, 11, 17, 33), context=256, repeats=15)
+costs = measure_costs(lm, widths=(1, 2, 3, 5, 8, 11, 17, 33), context=256, repeats=15)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 
@@ -571,7 +571,7 @@ print(pays if lost else "At α = 0.2, 0.3 and 0.4 some length pays.")
 
 # %%
 from specdec_core.theory import alpha_for
-from specdec_core.viz.hit_rate import hit_rate_map
+from specdec_core.viz import hit_rate
 
 
 def point(taken):
@@ -582,7 +582,7 @@ def point(taken):
 
 points = {task.replace("_", " "): point(steps[task, "prompt_lookup"]) for task in TASKS}
 h, r = (round(20 * x) / 20 for x in points["write"])
-hit_rate_map(costs, points, gamma=10, coverage=h, regularity=r, model=loaded)
+hit_rate.sliders(costs, points, gamma=10, coverage=h, regularity=r, model=loaded)
 
 # %% [markdown]
 # ## Is translation repetitive?

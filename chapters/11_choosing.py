@@ -75,7 +75,7 @@ print(loaded.why)
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.measure.costs import Costs
+from specdec_core.measure import Costs
 from specdec_core.viz.choosing import Steps, speedup
 
 by_hand = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
@@ -108,7 +108,7 @@ print(f"{len(plain)} answers, {sum(len(run.tokens) for run in plain.values())} t
 # %%
 from dataclasses import replace
 
-from specdec_core.measure.costs import measure
+from specdec_core.measure import measure_costs
 
 
 def rising(part):
@@ -117,7 +117,7 @@ def rising(part):
     return replace(part, median=tuple(times.tolist()))
 
 
-measured_costs = measure(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=4, batches=(1, 2, 4, 8, 16))
+measured_costs = measure_costs(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=4, batches=(1, 2, 4, 8, 16))
 alone, *batches = map(rising, measured_costs.by_batch)
 costs = replace(alone, larger=tuple(batches))
 times = ", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (2, 5, 9, 17, 33, 65))

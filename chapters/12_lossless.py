@@ -119,7 +119,7 @@ for name, bits in theory.BITS.items():
 # To see it alone, take answers that are known and read them again: the same tokens at the same places, once in forwards of one row, then of 2, 8 and 32 rows. That is a run in which every draft is right. The answers are to six short prompts.
 
 # %%
-from specdec_core.measure.divergence import reread
+from specdec_core.measure import reread
 from specdec_core.core.null import NullDrafter
 from specdec_core.drafters import PromptLookup
 from specdec_core.core.engine import generate
@@ -264,9 +264,9 @@ for dtype in targets:
 # **Play.** A is the better token by a small gap. The lower line is a forward of another shape, in which the sum behind B came out a little higher. Find a shift that turns the token in float32 and not in bfloat16. Why can no shift do the opposite, and why could one if B had the lower id? (Rounding keeps the order, or makes two numbers equal.) Then look for the place where the spacing doubles.
 
 # %%
-from specdec_core.viz.near_tie import near_tie
+from specdec_core.viz import near_tie
 
-near_tie(best=20.3, gap=0.04, shift=0.06)
+near_tie.slider(best=20.3, gap=0.04, shift=0.06)
 
 # %% [markdown]
 # ## First divergences
@@ -288,7 +288,7 @@ for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 
         }
 
 # %%
-from specdec_core.measure.divergence import first_difference, logit_gap
+from specdec_core.measure import first_difference, logit_gap
 
 parted = []  # (format, question, place)
 rows = []

@@ -29,6 +29,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = face(
     __name__,
     {
+        ".base.errors": ["SpecdecError"],
         ".core.contract": ["Budget"],
         ".core.engine": ["generate", "stream"],
         ".core.rng": ["Rng", "enumerate_law", "total_variation"],

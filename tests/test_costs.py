@@ -17,6 +17,7 @@ from specdec_core.measure import costs, kept_costs
 from specdec_core.measure.costs import Costs
 from specdec_core.model.invariance import Shape
 from specdec_core.model.lm import CachedLM
+from specdec_core.theory import alpha_for
 
 
 class Scripted:
@@ -53,7 +54,7 @@ class ScriptedBatches(Scripted):
 
 def test_widths_take_turns_after_a_warm_up_and_the_median_is_kept():
     lm = Scripted({1: 1.0, 4: 2.0, 8: 3.0})
-    measured = costs.measure(lm, widths=(8, 1, 4, 1), context=20, repeats=3, clock=lm.clock)
+    measured = costs.measure_costs(lm, widths=(8, 1, 4, 1), context=20, repeats=3, clock=lm.clock)
     assert lm.calls == [1, 1, 4, 4, 8, 8] + [1, 4, 8] * 3
     assert lm.length == 20
     assert measured == Costs(20, 3, (1, 4, 8), (1.0, 2.0, 3.0), (1.0, 2.0, 3.0), (1.0, 2.0, 3.0))
@@ -62,7 +63,7 @@ def test_widths_take_turns_after_a_warm_up_and_the_median_is_kept():
 def test_spread_is_the_quartiles():
     """Two widths in turns, each call 1 s slower than the one before: 4 warm-up calls, then calls 4 ... 13."""
     lm = Scripted({1: 0.0, 2: 0.0}, drift=1.0)
-    measured = costs.measure(lm, widths=(1, 2), context=4, repeats=5, clock=lm.clock)
+    measured = costs.measure_costs(lm, widths=(1, 2), context=4, repeats=5, clock=lm.clock)
     assert (measured.low[0], measured.median[0], measured.high[0]) == (6.0, 8.0, 10.0)
     assert (measured.low[1], measured.median[1], measured.high[1]) == (7.0, 9.0, 11.0)
 
@@ -78,7 +79,7 @@ def test_between_widths_time_is_linear_and_outside_unknown():
 
 def test_batches_take_turns_with_single_sequences():
     lm = ScriptedBatches({1: 1.0, 4: 2.0, 128: 3.0})
-    measured = costs.measure(lm, (1, 4, 128), context=20, repeats=2, clock=lm.clock, batches=(4, 2))
+    measured = costs.measure_costs(lm, (1, 4, 128), context=20, repeats=2, clock=lm.clock, batches=(4, 2))
     turn = [1, 4, 128, (1, 2), (4, 2), (128, 2), (1, 4), (4, 4)]
     assert lm.calls[0] == (1, 2), "a model that does not take a batch is found out first"
     assert lm.calls[1:] == [call for call in turn for _ in range(2)] + turn * 2
@@ -92,7 +93,7 @@ def test_batches_take_turns_with_single_sequences():
 
 def test_a_batch_of_the_first_width_is_always_timed():
     lm = ScriptedBatches({1: 1.0, 200: 1.0})
-    assert costs.measure(lm, (200,), 20, 1, lm.clock, batches=(2,)).larger[0].widths == (200,)
+    assert costs.measure_costs(lm, (200,), 20, 1, lm.clock, batches=(2,)).larger[0].widths == (200,)
 
 
 def test_between_batches_time_is_linear_and_outside_unknown():
@@ -125,7 +126,7 @@ def test_a_record_from_before_batches_is_one_sequence():
 
 def test_batches_of_a_real_stack_and_of_what_cannot_batch():
     model = tiny("llama")
-    measured = costs.measure(CachedLM(model), (1, 3), context=5, repeats=1, batches=(1, 2))
+    measured = costs.measure_costs(CachedLM(model), (1, 3), context=5, repeats=1, batches=(1, 2))
     assert [part.widths for part in measured.by_batch] == [(1, 3), (1, 3)]
     assert all(seconds > 0 for part in measured.by_batch for seconds in part.median)
     alone = {
@@ -135,7 +136,7 @@ def test_batches_of_a_real_stack_and_of_what_cannot_batch():
     }
     for words, lm in alone.items():
         with pytest.raises(UnsupportedModel, match=words):
-            costs.measure(lm, (1, 2), context=5, repeats=1, batches=(1, 2))
+            costs.measure_costs(lm, (1, 2), context=5, repeats=1, batches=(1, 2))
 
 
 def test_what_cannot_be_measured_is_refused():
@@ -143,9 +144,9 @@ def test_what_cannot_be_measured_is_refused():
     wrong = {"widths": (1,), "repeats": 0}, {"widths": (1,), "batches": (0, 1)}
     for options in ({"widths": ()}, {"widths": (0, 1)}, {"context": -1}, *wrong):
         with pytest.raises(ValueError, match="needed"):
-            costs.measure(lm, clock=lm.clock, **options)
+            costs.measure_costs(lm, clock=lm.clock, **options)
     with pytest.raises(ContextLimitError, match="do not fit the model's context of 400"):
-        costs.measure(lm, widths=(128,), context=300, clock=lm.clock)
+        costs.measure_costs(lm, widths=(128,), context=300, clock=lm.clock)
 
 
 def test_json_round_trip_and_what_is_no_record():
@@ -185,9 +186,9 @@ def test_costs_are_kept_for_one_model_and_place(tmp_path, monkeypatch):
 def test_alpha_for_inverts_the_expectation():
     for alpha in (0.0, 0.3, 0.8, 1.0):
         tokens = sum(alpha**k for k in range(5))
-        assert costs.alpha_for(tokens, gamma=4) == pytest.approx(alpha, abs=1e-9)
+        assert alpha_for(tokens, gamma=4) == pytest.approx(alpha, abs=1e-9)
     with pytest.raises(ValueError, match=r"yield 1 \.\.\. 5 tokens"):
-        costs.alpha_for(5.1, gamma=4)
+        alpha_for(5.1, gamma=4)
 
 
 # The command

@@ -58,7 +58,7 @@ def test_the_page_marks_suffix_matches_winner_and_draft():
 def test_the_controls_change_the_page(monkeypatch):
     shown = []
     monkeypatch.setattr(matcher, "show", lambda widget, static, description: shown.append((widget, static)))
-    matcher.matcher(text="a b c a d a", max_n=1, num_tokens=2)
+    matcher.viewer(text="a b c a d a", max_n=1, num_tokens=2)
     [(widget, static)] = shown
     box, first_row, second_row, out = widget.children
     (unit, which), (n, count) = first_row.children, second_row.children

@@ -74,7 +74,7 @@ def test_each_control_changes_the_page(monkeypatch):
     seen, built = [], []
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: seen.append(bundle["text/html"]))
     monkeypatch.setattr("ipywidgets.VBox", lambda children: built.append(children) or Box(children))
-    hit_rate.hit_rate_map(COSTS, {"quote": (0.9, 0.8)}, gamma=4, coverage=0.5, regularity=0.5)
+    hit_rate.sliders(COSTS, {"quote": (0.9, 0.8)}, gamma=4, coverage=0.5, regularity=0.5)
     (rates, others, shown), (static,) = built[0], seen
     assert static == "".join(hit_rate.page(COSTS, 4, 0.5, 0.5, fixed, {"quote": (0.9, 0.8)}) for fixed in (False, True))
     for control, value in ((rates.children[0], 0.75), (rates.children[1], 0.25),

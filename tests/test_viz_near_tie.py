@@ -42,7 +42,7 @@ def test_each_control_changes_the_page(monkeypatch):
     seen, built = [], []
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: seen.append(bundle["text/html"]))
     monkeypatch.setattr("ipywidgets.VBox", lambda children: built.append(children) or Box(children))
-    near_tie.near_tie(20.3, 0.04, 0.06)
+    near_tie.slider(20.3, 0.04, 0.06)
     (first, second, shown), (static,) = built[0], seen
     assert static == "".join(near_tie.page(20.3, 0.04, 0.06, format) for format in ("bfloat16", "float32"))
     for control, value in ((first.children[0], 30.0), (first.children[1], 0.2),

@@ -16,7 +16,7 @@ def face(package: str, modules: Mapping[str, Sequence[str]]) -> tuple[Callable[[
 
     Args:
         package: its ``__name__``.
-        modules: module, relative to the package -> the names that it lends to the face.
+        modules: module, relative to the package -> the names that it lends to the face; of ``"."``, whole modules.
 
     Example:
         >>> get, _ = face("specdec_core", {".core.rng": ["total_variation"]})
@@ -31,6 +31,8 @@ def face(package: str, modules: Mapping[str, Sequence[str]]) -> tuple[Callable[[
     def get(name: str) -> Any:
         if name not in place:
             raise AttributeError(f"{package} has no {name!r}; it has: {', '.join(sorted(place))}")
+        if place[name] == ".":
+            return import_module(f".{name}", package)
         value = getattr(import_module(place[name], package), name)
         setattr(sys.modules[package], name, value)
         return value

@@ -49,12 +49,12 @@ def _measure(arguments: argparse.Namespace, lm: Any) -> Any:
     # What a width must yield is counted in forwards of one row, so that one is always measured.
     how = (lm, [1, *arguments.widths], arguments.context, arguments.repeats)
     if arguments.batches is not None:
-        return costs.measure(*how, batches=arguments.batches)
+        return costs.measure_costs(*how, batches=arguments.batches)
     try:
-        return costs.measure(*how, batches=costs.BATCHES)
+        return costs.measure_costs(*how, batches=costs.BATCHES)
     except UnsupportedModel as error:
         print(f"t(q, B) is left out: {error}", file=sys.stderr)
-        return costs.measure(*how)
+        return costs.measure_costs(*how)
 
 
 def table(costs: Any) -> str:

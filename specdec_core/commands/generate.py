@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..core.stopping import Stop
     from ..drafters import Adaptive
     from ..drafters.methods import build, check
-    from ..measure.context import context as build_context
+    from ..measure.context import context_for
     from ..measure.kept_costs import kept_or_none
 
     check([arguments.method])
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
     # They are found by the hash of the weights, which may take a while where it is not on record.
     costs = kept_or_none(loaded, lm) if Adaptive.name in arguments.method else None
-    context = build_context(lm, sampling, costs)
+    context = context_for(lm, sampling, costs)
     try:
         answer = stream(
             lm,

@@ -27,11 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _memory(arguments: argparse.Namespace) -> int:
-    from ..measure import footprint as memory
+    from ..measure.footprint import measure_memory, table
+    from ..race.workloads import own
 
+    prompt = own("edit_code", limit=1)[0].turns[0]
     dtypes = ("bfloat16", "float32") if arguments.dtype == "auto" else (arguments.dtype,)
-    measured = [memory.measure(arguments.model, dtype, arguments.execution, arguments.tokens) for dtype in dtypes]
-    print(memory.table(measured))
+    how = (arguments.execution, arguments.tokens)
+    print(table([measure_memory(prompt, arguments.model, dtype, *how) for dtype in dtypes]))
     return 0
 
 
@@ -47,7 +49,7 @@ def _time(arguments: argparse.Namespace) -> int:
     loaded, lm = open_model(arguments, release=True)
     question = own(TASK, limit=1)[0]
     prompt = encode(question.turns[0], loaded.tokenizer)
-    measured = limits.measure(loaded.device, loaded.dtype)
+    measured = limits.measure_limits(loaded.device, loaded.dtype)
     profiles = _profiles(lm, prompt, loaded, arguments)
     threads, dtype = torch.get_num_threads(), str(loaded.dtype).removeprefix("torch.")
     print(f"{loaded.label}, {dtype}, {lm.execution.name}, {lm.numerics}, {threads} thread{'s' * (threads != 1)}")

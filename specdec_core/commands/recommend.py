@@ -83,7 +83,7 @@ def _costs(loaded: Any, lm: Any) -> Any:
         return found
     print("measuring t(q), the time of a forward over q tokens", file=sys.stderr)
     context = min(256, lm.max_length // 2)
-    found = costs.measure(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
+    found = costs.measure_costs(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
     kept_costs.keep(found, loaded, lm)
     return found
 

@@ -1,0 +1,20 @@
+"""The loop and its mathematics: tree, rules, randomness, sampling, stopping, trace, and the contract."""
+
+from ..base.lazy import face
+
+__getattr__, __dir__ = face(
+    __name__,
+    {
+        ".contract": ["Budget", "Drafter", "DrafterBase", "LanguageModel", "LMOutput"],
+        ".engine": ["Generation", "Run", "generate", "stream"],
+        ".null": ["NullDrafter"],
+        ".rng": ["Rng", "enumerate_law", "pick_at", "spawn", "total_variation"],
+        ".rules": ["Trial", "Verdict", "accept_probability", "clip", "residual", "verify", "without"],
+        ".sampling": ["Sampling", "argmax", "softmax"],
+        ".stopping": ["Stop"],
+        ".toy": ["TableLM"],
+        ".trace": ["PHASES", "Step", "Trace"],
+        ".tree": ["DraftTree"],
+        ".typical": ["Typical", "distance", "generation_law", "threshold"],
+    },
+)

@@ -11,12 +11,17 @@ from ..core.contract import LanguageModel
 from ..core.sampling import Sampling
 from ..drafters.methods import Context
 from ..model.chat import Tokenizer
-from .costs import Costs, measure
+from .costs import Costs, measure_costs
 from .draft_cost import draft_seconds
 
 
-def context(lm: LanguageModel, sampling: Sampling | None = None, costs: Costs | None = None,
-            tokenizer: Tokenizer | None = None, weights_hash: Callable[[], str] | None = None) -> Context:  # fmt: skip
+def context_for(
+    lm: LanguageModel,
+    sampling: Sampling | None = None,
+    costs: Costs | None = None,
+    tokenizer: Tokenizer | None = None,
+    weights_hash: Callable[[], str] | None = None,
+) -> Context:
     """A `Context` whose t(q) is that of ``costs``, or else is measured when it is first asked for.
 
     Args:
@@ -37,7 +42,7 @@ def context(lm: LanguageModel, sampling: Sampling | None = None, costs: Costs | 
 
 def _measured(lm: LanguageModel) -> Costs:
     widths = [q for q in (1, 2, 4, 8, 16, 32, 64) if q <= lm.max_length // 2]
-    return measure(lm, widths, context=min(128, lm.max_length // 2), repeats=3)
+    return measure_costs(lm, widths, context=min(128, lm.max_length // 2), repeats=3)
 
 
 def without_dips(costs: Costs) -> Callable[[int], float]:

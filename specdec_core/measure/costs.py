@@ -1,6 +1,6 @@
 """What a forward costs: t(q), the seconds that one forward takes with q new tokens in it, and t(q, B) for B sequences.
 
-Everything that speculative decoding gains rests on t(q) being nearly flat at first. `measure` takes it on the
+Everything that speculative decoding gains rests on t(q) being nearly flat at first. `measure_costs` takes it on the
 machine at hand, `roofline` says what to expect, `break_even` and `alpha_for` turn it into what a draft must earn.
 In a batch of B sequences a forward has q B rows, so the flat part is used up by the batch: t(q, B) says how much of
 it is left for drafts.
@@ -114,7 +114,7 @@ class Costs:
         return costs
 
 
-def measure(
+def measure_costs(
     lm: LanguageModel,
     widths: Sequence[int] = WIDTHS,
     context: int = 256,
@@ -185,7 +185,7 @@ def measure_uncached(
     Args:
         model: a causal language model of transformers.
         lengths: tokens of the context, each at least 1.
-        repeats, clock: as for `measure`.
+        repeats, clock: as for `measure_costs`.
 
     Returns:
         the `Costs` with these lengths as widths.

@@ -54,8 +54,9 @@ class Memory:
         return self.peak / (self.weights + self.cache)
 
 
-def measure(prompt: str, name: str = "default", dtype: str = "auto", execution: str = "auto",
-            tokens: int = 64) -> Memory:  # fmt: skip
+def measure_memory(
+    prompt: str, name: str = "default", dtype: str = "auto", execution: str = "auto", tokens: int = 64
+) -> Memory:
     """In a new process: load, pack and release the model's own matrices, answer ``prompt`` with prompt lookup.
 
     Raises:

@@ -1,6 +1,6 @@
 """The two limits of this machine that no forward can beat, measured: reading memory, multiplying matrices.
 
-`costs.roofline` turns them into seconds.
+`theory.roofline` turns them into seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Limits:
     flops: float
 
 
-def measure(
+def measure_limits(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     repeats: int = 5,
@@ -43,7 +43,7 @@ def measure(
         ValueError: for less than 1 repeat.
 
     Example:
-        >>> limits = measure(repeats=1)
+        >>> limits = measure_limits(repeats=1)
         >>> limits.bandwidth > 1e8 and limits.flops > 1e8
         True
     """

@@ -29,7 +29,7 @@ from ..core.stopping import Stop
 from ..core.trace import Trace
 from ..drafters import methods as _methods
 from ..drafters.methods import BASELINE
-from ..measure.context import context as build_context
+from ..measure.context import context_for
 from ..measure.costs import Costs
 from ..measure.machine import PeakMemory
 from . import peers
@@ -108,7 +108,7 @@ def race(
 
     def contestants() -> dict[str, Any]:
         # Fresh drafters in every repeat: one that learns across requests would remember the answers.
-        context = build_context(lm, sampling, costs, tokenizer, weights_hash)
+        context = context_for(lm, sampling, costs, tokenizer, weights_hash)
         ours = {name: _Ours(lm, _methods.build(name, context), options) for name in names}
         return {**ours, **rivals}
 

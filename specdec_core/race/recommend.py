@@ -23,7 +23,7 @@ from ..core.stopping import Stop
 from ..core.trace import Trace
 from ..drafters import REGISTRY, methods
 from ..drafters.methods import BASELINE
-from ..measure.context import context as build_context
+from ..measure.context import context_for
 from ..measure.costs import Costs
 from . import bench, gains, results
 from .halving import SHARES, SHORTEST, Pace, Pass, Search, described, in_turns
@@ -135,7 +135,7 @@ def recommend(
     options = {"sampling": sampling or Sampling(), "seed": seed}
     sizes = _sizes(questions, tokenizer, lm.max_length, max_new_tokens)
     prompt, stop = encode(questions[0].turns[0], tokenizer), Stop(stop_ids)
-    context = build_context(lm, options["sampling"], costs, tokenizer, weights_hash)
+    context = context_for(lm, options["sampling"], costs, tokenizer, weights_hash)
     usable, left_out = _runnable(names, context, prompt, stop=stop, **options)
     runs = [generate(lm, prompt, max_new_tokens=n, stop=stop, **options).trace for n in (1, SHORTEST)]
     search, stopped = Search(in_turns(questions), sizes, max_new_tokens, costs, _pace(runs)), ""

@@ -126,7 +126,7 @@ def page(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
     return f"<p><b>{words}</b></p>{figures.html(draw(costs, gamma, coverage, regularity, fixed, points), words)}"
 
 
-def hit_rate_map(costs: Costs, points: Mapping[str, tuple[float, float]] | None = None, gamma: int = 4,
+def sliders(costs: Costs, points: Mapping[str, tuple[float, float]] | None = None, gamma: int = 4,
                  coverage: float = 0.5, regularity: float = 0.5, model: Any = None) -> None:  # fmt: skip
     """Show the map with sliders; without a kernel, both kinds of misses at the given setting.
 

@@ -153,7 +153,7 @@ def page(keys: Sequence[Any], shown: Sequence[str], max_n: int = 3, num_tokens: 
     )
 
 
-def matcher(tokenizer: Any = None, text: str = EXAMPLE, max_n: int = 2, num_tokens: int = 4) -> None:
+def viewer(tokenizer: Any = None, text: str = EXAMPLE, max_n: int = 2, num_tokens: int = 4) -> None:
     """Show the matcher on a text box; without a kernel, both answers for the given text.
 
     Args:

@@ -95,7 +95,7 @@ def page(best: float, gap: float, shift: float, format: str) -> str:
     return f"<p><b>{words}</b></p>{figures.html(draw(best, gap, shift, format), words)}"
 
 
-def near_tie(best: float, gap: float, shift: float) -> None:
+def slider(best: float, gap: float, shift: float) -> None:
     """Show the near tie with sliders; without a kernel, the given one in bfloat16 and in float32.
 
     Args:

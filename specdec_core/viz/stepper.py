@@ -119,7 +119,7 @@ def page(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float]
     return f"<p>{escape(said)}</p>{image}"
 
 
-def stepper(
+def player(
     p: np.ndarray, q: np.ndarray, names: Sequence[str], rejected: Sequence[float], accepted: Sequence[float]
 ) -> None:
     """Show the round with sliders; without a kernel, a rejected round and an accepted one.
