@@ -29,7 +29,7 @@ from specdec_core.core.engine import generate
 from specdec_core.core.stopping import Stop
 from specdec_core.drafters import Jacobi, Lookahead
 from specdec_core.drafters.methods import BASELINE, build, check, parse, split
-from specdec_core.measure.context import context as build_context
+from specdec_core.measure import context_for
 from specdec_core.measure.costs import Costs
 from specdec_core.race.replay import Replayed, replay
 from specdec_core.race.workloads import TASKS, conversation, own
@@ -97,7 +97,7 @@ def main() -> int:
         print(f"\nt(q) = 1 + {slope:g} (q - 1)\n{'':40}" + "".join(f"{task[:9]:>10}" for task in tasks) + "      mean")
         for name in methods:
             if name not in steps or parse(name)[0] == "adaptive":  # it alone depends on t(q)
-                steps[name] = by_task(answers, build(name, build_context(lm, costs=costs, tokenizer=tokenizer)))
+                steps[name] = by_task(answers, build(name, context_for(lm, costs=costs, tokenizer=tokenizer)))
             gains = [
                 sum(tokens for _, tokens in steps[name][task]) / sum(costs.t(rows) for rows, _ in steps[name][task])
                 for task in tasks

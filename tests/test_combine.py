@@ -36,7 +36,7 @@ from specdec_core.drafters import (
     methods,
 )
 from specdec_core.drafters.combine import _Proposal, _Rows
-from specdec_core.measure.context import context as build_context
+from specdec_core.measure import context_for
 from specdec_core.measure.costs import Costs
 
 WIDE = Budget(64, 64)
@@ -344,7 +344,7 @@ def test_row_means_by_hand():
 
 
 def test_by_name():
-    context = build_context(TableLM.random(4))
+    context = context_for(TableLM.random(4))
     drafter = methods.build("cascade:first=ngram,second=jacobi", context)
     assert (drafter.name, type(drafter.first)) == ("ngram>jacobi", NGramDictionary)
     drafter = methods.build("adaptive:method=prompt_lookup,explore=0.05", context)
@@ -364,7 +364,7 @@ def test_kept_costs_are_used_and_a_disturbed_time_is_smoothed():
     """t(2) cannot be more than t(4); beyond t(8), twice the rows take twice the time."""
     times = (0.010, 0.015, 0.012, 0.020)
     kept = Costs(256, 3, (1, 2, 4, 8), times, times, times)
-    t = methods.build("adaptive", build_context(TableLM.random(4), costs=kept)).t
+    t = methods.build("adaptive", context_for(TableLM.random(4), costs=kept)).t
     assert [t(q) for q in (1, 2, 3, 4, 6, 8, 16)] == pytest.approx([0.010, 0.012, 0.012, 0.012, 0.016, 0.020, 0.040])
 
 

@@ -16,8 +16,7 @@ from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import MTP, REGISTRY, Adaptive, Cascade, DraftModel, PromptLookup
 from specdec_core.drafters.feature import FeatureModel
 from specdec_core.drafters.feature_net import FeatureDraft, Frozen
-from specdec_core.measure import profiling
-from specdec_core.measure.context import context as build_context
+from specdec_core.measure import context_for, profiling
 from specdec_core.measure.costs import Costs
 from specdec_core.measure.draft_cost import draft_seconds, drafting
 from specdec_core.model.lm import CachedLM
@@ -111,7 +110,7 @@ def test_the_time_of_a_draft_is_a_line_through_two(monkeypatch):
 
 
 def test_adaptive_measures_what_a_models_drafts_cost(monkeypatch):
-    context = build_context(CachedLM(tiny_model.model()), costs=Costs(8, 1, (1, 8), *[(1.0, 2.0)] * 3))
+    context = context_for(CachedLM(tiny_model.model()), costs=Costs(8, 1, (1, 8), *[(1.0, 2.0)] * 3))
     cheap = Adaptive.build(context, method="prompt_lookup")
     assert cheap.draft_seconds(8) == 0
     pair = Cascade(PromptLookup(), DraftModel(CachedLM(tiny_model.model(seed=1)), 3))
