@@ -15,6 +15,7 @@ from specdec_core.core.contract import LMOutput
 from specdec_core.core.toy import TableLM
 from specdec_core.measure import costs, kept_costs
 from specdec_core.measure.costs import Costs
+from specdec_core.model import batch
 from specdec_core.model.invariance import Shape
 from specdec_core.model.lm import CachedLM
 from specdec_core.theory import alpha_for
@@ -42,14 +43,26 @@ class Scripted:
         return self.now
 
 
-class ScriptedBatches(Scripted):
+class ScriptedBatches(Scripted, CachedLM):
     """A forward of B sequences of q rows takes ``seconds[q]`` and 10 s more for each further sequence."""
 
-    def forward_copies(self, tree, copies):
-        rows = len(tree.tokens)
-        self.now += self.seconds[rows] + 10.0 * (copies - 1)
-        self.calls.append((rows, copies))
-        return torch.zeros(copies, rows, self.vocab_size)
+    length = 0
+
+    def with_own_cache(self):
+        return self
+
+    @staticmethod
+    def forward_together(lms, trees):
+        lm, rows = lms[0], len(trees[0].tokens)
+        lm.now += lm.seconds[rows] + 10.0 * (len(lms) - 1)
+        lm.calls.append((rows, len(lms)))
+        return [LMOutput(torch.zeros(rows, lm.vocab_size)) for _ in lms]
+
+
+@pytest.fixture
+def scripted_batches(monkeypatch):
+    monkeypatch.setattr(batch, "forward_together", ScriptedBatches.forward_together)
+    return ScriptedBatches
 
 
 def test_widths_take_turns_after_a_warm_up_and_the_median_is_kept():
@@ -77,8 +90,8 @@ def test_between_widths_time_is_linear_and_outside_unknown():
             measured.t(q)
 
 
-def test_batches_take_turns_with_single_sequences():
-    lm = ScriptedBatches({1: 1.0, 4: 2.0, 128: 3.0})
+def test_batches_take_turns_with_single_sequences(scripted_batches):
+    lm = scripted_batches({1: 1.0, 4: 2.0, 128: 3.0})
     measured = costs.measure_costs(lm, (1, 4, 128), context=20, repeats=2, clock=lm.clock, batches=(4, 2))
     turn = [1, 4, 128, (1, 2), (4, 2), (128, 2), (1, 4), (4, 4)]
     assert lm.calls[0] == (1, 2), "a model that does not take a batch is found out first"
@@ -91,8 +104,8 @@ def test_batches_take_turns_with_single_sequences():
     assert measured.break_even(4, B=4) == pytest.approx(32 / 31)
 
 
-def test_a_batch_of_the_first_width_is_always_timed():
-    lm = ScriptedBatches({1: 1.0, 200: 1.0})
+def test_a_batch_of_the_first_width_is_always_timed(scripted_batches):
+    lm = scripted_batches({1: 1.0, 200: 1.0})
     assert costs.measure_costs(lm, (200,), 20, 1, lm.clock, batches=(2,)).larger[0].widths == (200,)
 
 

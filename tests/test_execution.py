@@ -11,6 +11,7 @@ from specdec_core.base.errors import UnsupportedModel
 from specdec_core.core.engine import generate
 from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import PromptLookup
+from specdec_core.model.batch import forward_together
 from specdec_core.model.execution import Compiled, choose, packed
 from specdec_core.model.lm import CachedLM
 
@@ -101,18 +102,23 @@ def test_on_a_gpu_rows_are_plain_forwards(execution):
 
 
 @pytest.mark.parametrize("execution", ("eager", pytest.param("packed", marks=needs_onednn)))
-def test_copies_in_one_forward_are_forwards_of_their_own(execution):
+def test_sequences_in_one_forward_are_forwards_of_their_own(execution):
     lm = CachedLM(float32("llama"), execution)
-    tree = DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
-    for prompt in ([5, 6, 7, 8, 9], [9, 8, 7, 6, 5]):
-        lm.prefill(prompt)
-        alone = lm.forward(tree).logits
-        for copies in (1, 3):
-            together = lm.forward_copies(tree, copies)
-            assert together.shape == (copies, 5, VOCAB)
-            torch.testing.assert_close(together, alone.expand(copies, -1, -1), rtol=1e-5, atol=1e-4)
-    lm.commit([0, 1])
-    assert lm.length == 7
+    lms, rng = [lm, lm.with_own_cache(), lm.with_own_cache()], np.random.default_rng(2)
+    trees = [DraftTree.from_paths(7, [[1, 2], [1, 3], [4]]), DraftTree.empty(5), random_tree(rng, 9)]
+    prompts = [[5, 6, 7, 8, 9], [9, 8], rng.integers(VOCAB, size=70).tolist()]
+    for one, prompt in zip(lms, prompts, strict=True):
+        one.prefill(prompt)
+    for _ in range(2):  # the second time the cached rows are those of a batch
+        alone = [one.forward(tree, needs_hidden=True) for one, tree in zip(lms, trees, strict=True)]
+        for mine, shared in zip(alone, forward_together(lms, trees, needs_hidden=True), strict=True):
+            torch.testing.assert_close(shared.logits, mine.logits, rtol=1e-5, atol=1e-4)
+            torch.testing.assert_close(shared.hidden, mine.hidden, rtol=1e-5, atol=1e-4)
+        for one in lms:
+            one.commit([0])
+    assert [one.length for one in lms] == [7, 4, 72]
+    with pytest.raises(ValueError, match="share a model, not a cache"):
+        forward_together([lm, lm], trees[:2])
 
 
 def test_with_its_own_cache_a_model_leaves_the_first_one_alone():

@@ -153,19 +153,25 @@ def measure_costs(
             f"lower the context or the widths"
         )
     ids = [i % lm.vocab_size for i in range(context + widths[-1])]
-    if len(batches) > 1 and not hasattr(lm, "forward_copies"):
-        raise UnsupportedModel(f"{type(lm).__name__} runs one sequence at a time; measure B = 1 alone")
+    lms = [lm]
     if len(batches) > 1:
-        lm.prefill([])
-        lm.forward_copies(DraftTree.empty(ids[0]), batches[1])  # refuses, if it does, before anything is measured
-    lm.prefill(ids[:context], reserve=widths[-1])
+        from ..model.batch import CachedLM, forward_together  # which loads transformers
+
+        if not isinstance(lm, CachedLM):
+            raise UnsupportedModel(f"{type(lm).__name__} runs one sequence at a time; measure B = 1 alone")
+        lms += [lm.with_own_cache() for _ in range(batches[-1] - 1)]
+        for one in lms[:2]:
+            one.prefill([])
+        forward_together(lms[:2], [DraftTree.empty(ids[0])] * 2)  # refuses, if it does, before anything is measured
+    for one in lms:
+        one.prefill(ids[:context], reserve=widths[-1])
     trees = {q: DraftTree.chain(ids[context], ids[context + 1 : context + q]) for q in widths}
 
     def job(q: int, B: int) -> Callable[[], None]:
         # Reading one number makes a device that runs ahead of the program finish first.
         if B == 1:
             return lambda: lm.forward(trees[q]).logits[0, 0].item()
-        return lambda: lm.forward_copies(trees[q], B)[0, 0, 0].item()
+        return lambda: forward_together(lms[:B], [trees[q]] * B)[0].logits[0, 0].item()
 
     timed = {B: [q for q in widths if B == 1 or q == widths[0] or q * B <= MOST_ROWS] for B in batches}
     times = _interleaved([job(q, B) for B in batches for q in timed[B]], repeats, clock)

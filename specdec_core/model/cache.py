@@ -134,14 +134,6 @@ class KVCache:
                 buffer[target] = buffer[source]
         self.length += len(rows)
 
-    def copy(self) -> KVCache:
-        """A cache of its own with the same contents and capacity."""
-        other = KVCache(len(self.keys))
-        other.length, other.capacity = self.length, self.capacity
-        other.keys = [None if buffer is None else buffer.clone() for buffer in self.keys]
-        other.values = [None if buffer is None else buffer.clone() for buffer in self.values]
-        return other
-
     def attend(self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, flight: Flight,
                scale: float, softcap: float | None = None, window: int | None = None) -> torch.Tensor:  # fmt: skip
         """Store the keys and values of the rows of this call and let the queries attend; see `attend`."""
@@ -151,30 +143,6 @@ class KVCache:
     def bytes(self) -> int:
         """Memory held by the buffers."""
         return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values) if t is not None)
-
-
-class Batch:
-    """Several sequences in one forward: their rows side by side, each attending to its own cache.
-
-    Stands where a `KVCache` does, with a list of flights. Sequences need no padding to one length.
-    """
-
-    def __init__(self, caches: Sequence[KVCache]):
-        self.caches = list(caches)
-
-    @property
-    def capacity(self) -> int:
-        return max(cache.capacity for cache in self.caches)
-
-    def attend(self, layer, query, key, value, flights: Sequence[Flight], scale, softcap=None, window=None):
-        """As `KVCache.attend`; rows (n1 + n2 + ..., heads, head_dim) belong to the flights in order."""
-        sizes = [flight.rows for flight in flights]
-        rows = zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)
-        parts = [
-            cache.attend(layer, q, k, v, flight, scale, softcap, window)
-            for cache, flight, (q, k, v) in zip(self.caches, flights, rows, strict=True)
-        ]
-        return torch.cat(parts)
 
 
 def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight: Flight, scale: float,

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from ..base.errors import ContextLimitError, UnsupportedModel
+from ..base.errors import ContextLimitError
 from ..core.contract import LMOutput
 from ..core.tree import DraftTree
 from . import invariance
-from .cache import Batch, Flight, KVCache
+from .cache import Flight, KVCache
 from .execution import choose
 from .invariance import Shape
 from .loaded import LoadedModel
@@ -60,10 +60,7 @@ class CachedLM:
             raise ValueError(f"max_length is {max_length}, but {type(model).__name__} is exact up to {limit} tokens")
         self.max_length = max_length or limit or 1 << 20
         self.bos_id: int | None = getattr(config, "bos_token_id", None)
-        self._kv = KVCache(self.execution.layers)
-        self._tree: DraftTree | None = None
-        self._copies: list[KVCache] = []  # of `forward_copies`, made when the cache was in this state:
-        self._copied: tuple[int, int] | None = None
+        self.kv = KVCache(self.execution.layers)
         self.shape = shape
         if numerics == "invariant" and shape is None:
             self.shape = invariance.find(self)
@@ -71,17 +68,16 @@ class CachedLM:
     def with_own_cache(self) -> CachedLM:
         """The same model with an empty cache of its own, so that two texts can be decoded in turns."""
         other = copy.copy(self)
-        other._kv, other._tree = KVCache(self.execution.layers), None
-        other._copies, other._copied = [], None
+        other.kv = KVCache(self.execution.layers)
         return other
 
     @property
     def length(self) -> int:
         """Committed tokens, one less than the context: the root of each tree is not in the cache yet."""
-        return self._kv.length
+        return self.kv.length
 
     def cache_bytes(self) -> int:
-        return self._kv.bytes()
+        return self.kv.bytes()
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         """Forget the last sequence and read ``ids``; room for ``reserve`` more tokens is set aside.
@@ -97,15 +93,15 @@ class CachedLM:
                 f"the prompt has {len(ids) + 1} tokens and the model's context holds {self.max_length}; "
                 f"shorten the prompt to at most {self.max_length - 1} tokens"
             )
-        self._kv.length, self._tree, self._copied = 0, None, None
-        self._kv.reserve(len(ids) + reserve + 1)
+        self.kv.length = 0
+        self.kv.reserve(len(ids) + reserve + 1)
         parts = []
         for start in range(0, len(ids), self.prefill_chunk):
             chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
             rows = len(chunk)
-            self._kv.reserve(self.length + self.execution.slots(rows))
+            self.kv.reserve(self.length + self.execution.slots(rows))
             states = self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, 1, needs_hidden)[1]
-            self._kv.length += rows
+            self.kv.length += rows
             parts.append(states)
         if not needs_hidden:
             return None
@@ -116,49 +112,20 @@ class CachedLM:
         """Score every row of ``tree`` in one pass (several, if invariant and larger than its width)."""
         rows = len(tree.tokens)
         positions = self.length + tree.depths
-        self._tree = tree
         if self.numerics == "fast":
-            self._kv.reserve(self.length + self.execution.slots(rows))
+            self.kv.reserve(self.length + self.execution.slots(rows))
             return LMOutput(*self._run(tree.tokens, tree.ancestors, positions, 0, rows, needs_hidden))
         return self._forward_invariant(tree, positions, needs_hidden)
 
-    def forward_copies(self, tree: DraftTree, copies: int) -> torch.Tensor:
-        """One pass over ``tree`` for ``copies`` sequences at once, each with its own copy of the cache.
-
-        What a server's batch costs: t(q, B) with q = N + 1 and B = ``copies``. Nothing of it is remembered.
-
-        Returns:
-            (copies, N+1, V) logits.
-
-        Raises:
-            UnsupportedModel: if the execution does not take a batch, or numerics are invariant.
-        """
-        if self.numerics != "fast":
-            raise UnsupportedModel("numerics='invariant' runs one sequence at a time; batches need numerics='fast'")
-        rows = len(tree.tokens)
-        self._kv.reserve(self.length + rows)
-        state = (self.length, self._kv.capacity)
-        if self._copied != state:
-            self._copies, self._copied = [], state
-        self._copies += [self._kv.copy() for _ in range(copies - len(self._copies))]
-        flight = Flight(self.length, 0, tree.ancestors, self.length + tree.depths, self.execution.dtype,
-                        self.execution.device)  # fmt: skip
-        ids = torch.from_numpy(np.tile(tree.tokens, copies)).to(self.execution.device)
-        at = torch.from_numpy(np.tile(self.length + tree.depths, copies)).to(self.execution.device)
-        keep = torch.arange(len(ids), device=self.execution.device)
-        logits, _ = self.execution.run(ids, at, Batch(self._copies[:copies]), [flight] * copies, keep)
-        return logits.view(copies, rows, -1)
-
     def commit(self, path: Sequence[int]) -> None:
         """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""
-        self._kv.commit(list(path))
-        self._tree = None
+        self.kv.commit(list(path))
 
     def rewind(self, length: int) -> None:
         """Forget all but the first ``length`` committed tokens."""
         if not 0 <= length <= self.length:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
-        self._kv.length, self._tree = length, None
+        self.kv.length = length
 
     @torch.no_grad()
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -177,7 +144,7 @@ class CachedLM:
     def _forward_invariant(self, tree: DraftTree, positions: np.ndarray, needs_hidden: bool) -> LMOutput:
         rows, width = len(tree.tokens), self.shape.width
         padded = -(-rows // width) * width
-        self._kv.reserve(self.length + padded + self.shape.block)
+        self.kv.reserve(self.length + padded + self.shape.block)
         # Padding rows hold token 0 and see nothing but themselves.
         tokens, places = np.zeros(padded, np.int64), np.full(padded, self.length)
         visible = np.eye(padded, dtype=bool)
@@ -201,7 +168,7 @@ class CachedLM:
         ids = torch.from_numpy(tokens).to(device)
         at = torch.from_numpy(positions[first:]).to(device)
         rows = torch.arange(keep, device=device)
-        return execution.run(ids, at, self._kv, flight, rows, needs_hidden)
+        return execution.run(ids, at, self.kv, flight, rows, needs_hidden)
 
 
 def _context_limit(config) -> int | None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from ...base.errors import UnsupportedModel
-from ..cache import Batch, Flight, KVCache
+from ..cache import Flight, KVCache
 from . import llama
 from .eager import Eager
 
@@ -57,7 +57,7 @@ class Compiled:
         Raises:
             UnsupportedModel: for position-ordered attention, which this execution does not have.
         """
-        if isinstance(kv, Batch):
+        if not isinstance(kv, KVCache):
             raise UnsupportedModel("execution='compiled' runs one sequence at a time; use 'packed' or 'eager'")
         if flight.paths is not None:
             raise UnsupportedModel("execution='compiled' does not keep numerics='invariant'; use 'packed' or 'eager'")
