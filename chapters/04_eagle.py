@@ -24,12 +24,12 @@
 #
 # **Afterwards you can**
 #
-# - say what stands beside what: which state, which token, and what comes out, in training and while drafting;
-# - show with numbers why the drawn token must be fed back,
-#   and how much a drafter that does not hear of it can reach at most;
+# - say which state and which token the module reads together, and what comes out, in training and while drafting;
+# - show with numbers why the drawn token must be fed back, and the most that a drafter can reach without it;
 # - explain why such a module is trained on the target's own text and on its own states,
-#   and what the depths 2 to 4 lose otherwise;
+#   and what depths 2 to 4 lose otherwise;
 # - grow EAGLE-2's dynamic tree by hand: value, expansion layer by layer, the cut through all layers;
+#   and prove which trees may be drawn when sampling;
 # - check whether a drafter's confidence means what it says, and find out where the time of drafting goes.
 #
 # **Taken for granted:** chapter 01 (rejection sampling; several drafts for one place) and chapter 03
@@ -75,44 +75,43 @@ print(loaded.why)
 #
 # After the target has read $t_1 \dots t_i$,
 # its last layer and final norm leave a vector $f_i$ of $D$ numbers, the **feature** or state.
-# The vocabulary projection $H$ turns it into the law of the next token,
+# The vocabulary projection $H$ turns it into the distribution of the next token, its **law** for short:
 #
 # $$p(\cdot \mid t_1 \dots t_i) = \mathrm{softmax}(H f_i).$$
 #
-# $H$ is known.
-# So whoever guesses the next *states* has a draft,
-# and the states of the text so far are there for nothing: the target has just computed them.
+# $H$ is known, so a guess of the next *states* is a draft.
+# And the states of the text so far come for free: the target has just computed them.
 # EAGLE (Li and others, 2024,
 # [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)) trains one decoder layer $g$ to do it,
 #
 # $$\hat f_{i+1} = g\big(f_1 \dots f_i;\; t_2 \dots t_{i+1}\big), \qquad
 # \hat t_{i+2} \sim \mathrm{softmax}(H \hat f_{i+1}),$$
 #
-# and goes on from its own output: $\hat f_{i+2} = g(f_1 \dots f_i, \hat f_{i+1};\; t_2 \dots t_{i+1}, \hat t_{i+2})$.
+# and continues from its own output: $\hat f_{i+2} = g(f_1 \dots f_i, \hat f_{i+1};\; t_2 \dots t_{i+1}, \hat t_{i+2})$.
 # That is **autoregression on features**.
-# It is easier than to predict tokens from tokens, as a draft model does:
-# $f_i$ has been through all layers of the target, and one step on is all that is missing.
+# It is easier than predicting tokens from tokens, as a draft model does:
+# $f_i$ has been through all layers of the target, and only the next state is missing.
 #
-# The bookkeeping is where one goes wrong.
-# Beside the state at place $i$ stands the token *after* it, $t_{i+1}$, the one that was drawn from the law of $f_i$.
-# With the text *the cat sat*, and *on* just drawn:
+# Mistakes happen in the bookkeeping.
+# The state at place $i$ is read together with the token *after* it, $t_{i+1}$, which was drawn from the law of $f_i$.
+# For the text *the cat sat*, with *on* just drawn:
 #
 # | place | 1 | 2 | 3 | 4 | 5 |
 # |:--|:--|:--|:--|:--|:--|
 # | state read, after | *the* | *cat* | *sat* | ~*on* | ~*a* |
-# | token read beside it | *cat* | *sat* | *on* | *a* (drafted) | *mat* (drafted) |
+# | token read with it | *cat* | *sat* | *on* | *a* (drafted) | *mat* (drafted) |
 # | output stands for the state after | *cat* | *sat* | *on* | *a* | *mat* |
 # | its law drafts | | | *a* | *mat* | … |
 #
 # A tilde marks a state that the module made itself.
-# After the target's check the true states of accepted tokens are known;
-# they replace the guesses, and the module reads them anew.
-# Hence the first draft always comes from true states only.
+# After the target's check the true states of the accepted tokens are known.
+# They replace the guesses, and the module reads them again.
+# So the first draft of a step always comes from true states only.
 #
 # > **The notes say …** (*five routes*) that EAGLE starts from features of an *intermediate* layer of the target.
 # > EAGLE and EAGLE-2 start from the top: the paper's "second-to-top-layer" counts the vocabulary projection
-# > as the top layer, and what is below it is the last hidden state.
-# > Layers from the middle come in with EAGLE-3, at the end of this chapter.
+# > as the top layer, and below it is the last hidden state.
+# > Layers from the middle are used by EAGLE-3, at the end of this chapter.
 # > The cell shows it: the states that our drafter is given are the vectors that the projection turns into logits.
 
 # %%
@@ -132,7 +131,7 @@ print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits
 # joining state and embedding $2D \cdot D = 663{,}552$; attention $2D^2 + 2 \cdot 192\,D = 884{,}736$;
 # the feed-forward part $3 \cdot 1536\,D = 2{,}654{,}208$; two norms $2D = 1{,}152$.
 # Together $4{,}203{,}648$ weights.
-# The projection comes on top, $D$ weights for every token that can be drafted.
+# The projection is added to that, $D$ weights for every token that can be drafted.
 # Embedding and projection are the target's own and are not trained.
 
 # %%
@@ -151,17 +150,18 @@ module = feature.load("eagle", lm, lambda: loaded.weights_hash)
 # %% [markdown]
 # > **The notes say …**
 # > (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's.
-# > One layer is about one part in as many as the target has layers:
-# > some 3 % of a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %.
-# > Below 1 % it is only where a target has more than a hundred layers.
-# > And what is *read* in a drafting step is the projection as well.
+# > One layer's share is one over the target's number of layers:
+# > some 3 % for a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %.
+# > It falls below 1 % only if a target has more than a hundred layers.
+# > And each forward of the module *reads* the projection as well.
 #
 # The projection is about as large as the layer, although it is cut to the $K$ most frequent tokens (chapter 02;
 # FR-Spec, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)).
-# To all tokens it would be several times that.
+# With all tokens it would be several times as large.
 #
 # **A first run.**
-# A chain of four drafts a step; the drafts in order, those accepted in bold, then the token that the target adds:
+# A chain of four drafts per step.
+# The table shows the drafts in order, those accepted in bold, then the token that the target adds:
 
 # %%
 from specdec_core.drafters import EAGLE
@@ -197,31 +197,34 @@ display(words(rows, ["draft", "target adds", "tokens"]))
 # ## Why the drawn token must be fed back
 #
 # Chapter 03 compared two guessers of one token, a blind one and one that is told.
-# EAGLE drafts a *law*, so the question is how much of it can be accepted.
+# EAGLE drafts from a *distribution*, so the question is how often a draft from it can be accepted.
 # Suppose the module read states alone.
-# $f_i$ knows the law of $t_{i+1}$; it cannot know the *draw*.
+# $f_i$ determines the law of $t_{i+1}$, but not which token was *drawn* from it.
 # But the next state, and so the law of $t_{i+2}$, depends on the draw.
 #
 # **By hand.**
 # After *I* the target draws *am* with 0.6 and *always* with 0.4.
-# After *I am* it says *glad* with 0.9 and *begin* with 0.1; after *I always* the reverse.
+# After *I am* it gives *glad* 0.9 and *begin* 0.1; after *I always* the reverse.
 # Both continuations start from the same state.
 # A drafter that is told the token has $q = p$ in both cases and is always accepted.
 # A blind one has a single $q$ for both.
-# With draws from $q$, acceptance is $\sum_x \min(p(x), q(x))$ (chapter 01), here averaged over what was drawn before:
+# A draft drawn from $q$ is accepted with probability $\sum_x \min(p(x), q(x))$
+# (chapter 01), here averaged over what was drawn before:
 #
 # - Training by cross-entropy on samples leads to the mixture $q = 0.6\,(0.9, 0.1) + 0.4\,(0.1, 0.9) = (0.58, 0.42)$.
 #   After *am* it is accepted with $0.58 + 0.1 = 0.68$, after *always* with $0.1 + 0.42 = 0.52$:
 #   on average $0.6 \cdot 0.68 + 0.4 \cdot 0.52 = 0.616$.
-# - The best single $q$ is another.
-#   Raise $q(\textit{glad})$ from zero: up to 0.1 both cases gain, from there to 0.9 only *am* does, at a rate of 0.6.
+# - The best single $q$ is a different one.
+#   Raise $q(\textit{glad})$ from zero: up to 0.1 both cases gain; from there to 0.9 only *am* does, at a rate of 0.6.
 #   For *begin* the rates are 1, then 0.4.
-#   Spend a mass of one where the rate is highest: $q = (0.9, 0.1)$, acceptance $0.1 + 0.8 \cdot 0.6 + 0.1 = 0.68$.
+#   Spend the total probability of one where the rate is highest:
+#   $q = (0.9, 0.1)$, acceptance $0.1 + 0.8 \cdot 0.6 + 0.1 = 0.68$.
 #   No blind drafter gets more.
 #
-# The second step is a recipe for any number of continuations and tokens:
-# cut each $q(x)$ into pieces at the values $p(x \mid t)$; the rate of a piece is the total probability of the $t$
-# whose $p(x \mid t)$ reaches it; take the pieces by falling rate until the mass is used up.
+# The second calculation works for any number of continuations and tokens.
+# Cut each $q(x)$ into pieces at the values $p(x \mid t)$.
+# The rate of a piece is the total probability of those $t$ whose $p(x \mid t)$ reaches it.
+# Take the pieces from the highest rate down until a total probability of one is used up.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -253,7 +256,7 @@ print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind
 # We walk along a sampled answer ($T = 1$).
 # At each state we take the eight likeliest next tokens and let one forward give the law behind *each* of them:
 # a tree with eight leaves.
-# What is the most that a drafter can reach that knows the state, perfectly even, but not which of the eight was drawn?
+# What is the most that a drafter can reach if it knows the state perfectly, but not which of the eight was drawn?
 
 # %%
 def walk(prompt, count, k=8, seed=0):
@@ -296,20 +299,19 @@ print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {m
 # %% [markdown]
 # *Each point is a state of the target.*
 # Where the target is certain of the next token, nothing needs to be fed back.
-# Where it is not, a state without its token is a fork, and these are the places where drafts are lost anyway.
+# Where it is not, a state without its token is a fork in the road, and there drafts are rejected more often anyway.
 #
 # At $T = 0$ the token is a function of the state,
-# but through the whole vocabulary projection, which one small layer would have to learn by heart.
-# And a draft tree needs more than the argmax: siblings come from one state,
-# and a blind module would give all of them the same children.
+# but only through the whole vocabulary projection, which one small layer would have to learn by heart.
+# And a draft tree needs more than the argmax:
+# siblings come from one state, so a blind module would give all of them the same children.
 #
 # **A training without a loop.**
-# The most modest module that can be trained is a linear map from what it reads at a place to the state one place on,
+# The simplest module that can be trained is a linear map from what it reads at a place to the state at the next place,
 # fitted by least squares.
 # We give it the state, the token, or both, on the same text:
 # some of the conversations that EAGLE itself was trained on (next section), whose states the target computes now.
-# Then we count how often the map's best token is what the target really wrote next,
-# on conversations that were held out.
+# Then we count, on held-out conversations, how often the map's best token is what the target really wrote next.
 
 # %%
 from specdec_core.training import waves
@@ -360,22 +362,24 @@ for reads in (("state",), ("token",), ("state", "token")):
 
 # %% [markdown]
 # The three maps had the same text and the same closed formula.
-# The state alone says where the text stands but not where it goes;
-# the token alone is a table of pairs of words; EAGLE reads both.
-# A layer with attention and a real training gets much further than any linear map;
-# what the three can know does not change by that.
+# All of this text was written greedily, so the state determines the token,
+# but only through the vocabulary projection and its argmax, which no linear map of the state contains.
+# The token alone gives a table of word pairs; EAGLE reads both.
+# A layer with attention and real training gets much further than any linear map,
+# but that does not change what each of the three is told.
 #
 # ## What it learns from: the target's own text
 #
 # A draft is right if the *target* would have written it.
-# So the text to learn from is the target's.
+# So the module should learn from the target's own text.
 # Human text goes where the target would not have gone:
-# its tokens are not the target's draws, and the states on it are not those that decoding meets.
-# Our target writes both sides of its conversations:
-# behind the chat template's header for a user's turn a chat model continues with a question
-# (Magpie, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)), then it answers,
-# at $T = 0$ in most conversations because that is how it will be used most, at $T = 0.8$ in the others.
-# Turns that run in circles are cut out.
+# its tokens are not the target's draws, and its states are not those that decoding meets.
+# Our target writes both sides of its conversations.
+# After the chat template's header for a user's turn,
+# a chat model continues with a question (Magpie, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)).
+# Then it answers: at $T = 0$ in most conversations, because that is how it will be used most,
+# and at $T = 0.8$ in the others.
+# Turns that loop are cut out.
 # Nothing is downloaded.
 
 # %%
@@ -400,35 +404,36 @@ print(tokenizer.decode(kept)[:700], "…")
 # $$-\sum_x p(x)\,\log \hat p(x) \;+\; w\,\mathrm{smooth}L_1\big(\hat f_{i+1} - f_{i+1}\big),$$
 #
 # with $p$ the target's law of $t_{i+2}$ and $\hat p = \mathrm{softmax}(H \hat f_{i+1})$.
-# The first part is about the law, which is drafted, the second about the state, which is continued.
+# The first part is about the law, from which the draft is taken; the second is about the state, which is continued.
 # The first part alone would allow any $\hat f$ with the right law.
-# The second part wants the vector itself, because the vector is what the module reads next.
-# (Smooth $L_1$ is quadratic where a number is off by little and linear where it is off by much,
-# so that no outlier rules the sum.
-# In the paper the law has a weight of 0.1 beside the state's 1; the weight $w$ of ours stands in the table above.)
+# The second part asks for the vector itself, because the module reads that vector next.
+# (Smooth $L_1$ is quadratic for small errors and linear for large ones, so that no outlier dominates the sum.
+# In the paper the law has a weight of 0.1 and the state a weight of 1; our weight $w$ is in the table above.)
 #
 # ## Depth 2 to 4: training on its own states
 #
 # In training each $f_i$ can be the target's.
-# While drafting it is so for the first token only: from depth 2 on the module reads its own outputs,
-# which are a little off in ways that it has never seen, and what it makes of them is further off.
-# Chapter 03 met the same with MTP.
-# EAGLE-1 adds noise to the states in training; HASS ([arXiv:2408.15766](https://arxiv.org/abs/2408.15766))
-# and EAGLE-3 let the module read, in training already, **what it will read when it drafts**: run it,
-# feed its outputs back as states beside the true tokens, and ask for the true law and state again, a few steps deep.
-# That is what our module did.
+# While drafting this holds for the first token only.
+# From depth 2 on the module reads its own outputs, which are a little off in ways that it has never seen,
+# and its next output is further off.
+# Chapter 03 found the same with MTP.
+# EAGLE-1 adds noise to the states in training.
+# HASS ([arXiv:2408.15766](https://arxiv.org/abs/2408.15766)) and EAGLE-3 let the module read, already in training,
+# **what it will read when it drafts**: run it, feed its outputs back as states together with the true tokens,
+# and ask for the true law and state again, a few places deep.
+# Our module was trained like that.
 #
 # **Why it matters, by hand.**
 # Let $e_d$ be the distance of the state at depth $d$ from the true one.
-# Reading a true state the module errs by $\varepsilon$.
-# An error in what it reads comes out multiplied by some factor $a$, and $\varepsilon$ is added anew:
+# Reading a true state, the module errs by $\varepsilon$.
+# An error in what it reads comes out multiplied by some factor $a$, and another $\varepsilon$ is added:
 #
 # $$e_1 = \varepsilon, \qquad e_{d+1} = a\, e_d + \varepsilon \quad\Longrightarrow\quad
 # e_d = \varepsilon\,(1 + a + \dots + a^{d-1}).$$
 #
 # With $\varepsilon = 0.1$ and $a = 1.2$ the errors are 0.10, 0.22, 0.36, 0.54;
 # with $a = 0.6$ they are 0.10, 0.16, 0.20, 0.22, and never more than $\varepsilon/(1 - a) = 0.25$.
-# Training on true states shows the module $e_1$ only: it makes $\varepsilon$ small and does not care about $a$.
+# Training on true states shows the module $e_1$ only: it makes $\varepsilon$ small and ignores $a$.
 # Training on its own states shows it the whole sum.
 
 # %%
@@ -445,14 +450,14 @@ for a in (1.2, 0.6):
 
 # %% [markdown]
 # **The real modules.**
-# EAGLE was trained on its own states (three steps deep), MTP of chapter 03 on true states only;
-# they also differ in the norms around the join and in the loss on the states,
-# so the comparison is fair to the purpose, not to one cause.
-# Each reads greedy answers of the target with all tokens true,
-# at every place four steps deep, as if all drafts before had been right.
+# EAGLE was trained on its own states (three places deep), MTP of chapter 03 on true states only.
+# They also differ in the norms around the join and in the loss on the states, so this compares two designs;
+# it does not isolate one cause.
+# Each reads greedy answers of the target with all tokens true.
+# From every place it goes four places deep, as if all drafts before had been right.
 # If nothing were lost on the way, the lines on the right would be flat.
-# (The answers are drafted with the dynamic tree of a later section, which does not change them but for near ties;
-# how its trees grew is kept for that section.)
+# (The answers are drafted with the dynamic tree of a later section, which does not change them except at near ties.
+# We keep a record of how its trees grew for that section.)
 
 # %%
 def deep(module, tokens, states, start, depth=4):
@@ -523,11 +528,11 @@ print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth
       f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")  # fmt: skip
 
 # %% [markdown]
-# A state can be far off and its best token right all the same: the law looks at $H \hat f$ only.
+# A state can be far off while its best token is right: the law depends on $H \hat f$ only.
 # (EAGLE-3 will draw the conclusion.)
-# Next, what the training runs themselves recorded on held-out conversations,
+# Next comes what the training runs themselves recorded on held-out conversations,
 # for all recipes whose weights come with the package.
-# Here a draft counts as tested only if all before it in its chain were right,
+# Here a draft counts as tested only if all shallower drafts of its chain were right,
 # so these are the conditional rates of a chain:
 
 # %%
@@ -544,13 +549,13 @@ print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
 # %% [markdown]
 # The draft model reads tokens only, and its accepted drafts are the text:
-# what changes its rate with depth is the ease of the passage alone (chapter 02).
-# The others have the same help, and lose by reading states that are not the target's,
-# or, Medusa, a state that lies further and further back.
+# its rate changes with depth only because some passages are easier than others (chapter 02).
+# The others have the same help, but they lose by reading states that are not the target's,
+# or, in Medusa's case, a state that lies further and further back.
 #
 # Was that enough training?
-# The cards also have the rate at depth 1 on the way.
-# Where a curve falls back, training was taken up again with a high learning rate, which is lowered towards the end:
+# The cards also record the rate at depth 1 during training.
+# Where a curve falls back, training was resumed with a high learning rate, which is lowered towards the end:
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.2))
@@ -567,19 +572,20 @@ alt = "Held-out acceptance at depth 1 against the tokens seen in training, for f
 figures.save(fig, "04-training", alt=alt, model=loaded, quoted=["rates recorded in the cards of the weights"])
 
 # %% [markdown]
-# A curve that still rises at its right end was stopped by the clock.
-# `specdec train NAME --start FILE --seed 9` goes on from there, and says in its card that it did.
+# A curve that still rises at its right end was stopped because time was up.
+# `specdec train NAME --start FILE --seed 9` continues from there, and says so in its card.
 
 # %% [markdown]
 #
 # ## Taken apart: one part missing at a time
 #
-# The papers ask what each part is worth by leaving it out.
+# The papers measure what each part is worth by leaving it out.
 # So do these four short trainings: the recipe of EAGLE;
-# without the drawn token; without the state, from tokens alone; and on true states only.
-# The text, the order, the seed and the number of updates are the same, so what differs is the part.
-# They are too short to be used, and too long for a notebook: what stands here was **recorded**,
-# as their cards have it (`specdec train cards`), when the commands `specdec train eagle_blind`, … were run.
+# the same without the drawn token; without the state, from tokens alone; and on true states only.
+# The text, the order, the seed and the number of updates are the same, so only the missing part differs.
+# They are too short for use, and too long for a notebook.
+# These rates were **recorded** in their cards
+# (`specdec train cards`) when the commands `specdec train eagle_blind`, … were run.
 
 # %%
 cards = weights.ablations()
@@ -595,25 +601,26 @@ for each in cards[1:]:
     print(f"without {parts[each.name]}: {d[0]:+.3f} at depth 1, {d[2]:+.3f} at depth 3")
 
 # %% [markdown]
-# Read the two depths apart.
-# What is missing at depth 1 is knowledge:
-# a module that is not told the drawn token does not know which of the two continuations of *I* it is in,
-# and one without states has one layer to make of the tokens what the target made with thirty.
-# What is missing further down only is practice with its own output.
+# Read the two depths separately.
+# A loss at depth 1 is missing knowledge.
+# A module that is not told the drawn token does not know which of the two continuations of *I* it is in;
+# and one without states has a single layer to make of the tokens what the target made with thirty.
+# A loss that shows only further down is missing practice with its own output.
 
 # %% [markdown]
 # ## A tree of one shape
 #
 # A chain stops at its first wrong token.
 # EAGLE drafts a **tree**: at a node the module's law is known, and its second and third token are candidates too.
-# All nodes of one depth are read in one forward of the module, under a tree mask as the target's own (chapter 03).
+# All nodes of one depth are read in one forward of the module, under a tree mask like the target's own (chapter 03).
 # EAGLE-1 uses one tree of ranks for every step: the best token's best token, the second's best, and so on.
-# There is a difference to Medusa's tree: Medusa's heads give the same candidates below every node of a depth;
+# It differs from Medusa's tree.
+# Medusa's heads give the same candidates below every node of a depth;
 # here each node's children come from *its* path, because the token was fed back.
 #
-# > **The notes say …** (*five routes*,
-# > its table) that EAGLE's candidates are a recursive path while Medusa has the branching tree;
-# > the *short introduction* has it the other way round, a tree that EAGLE adds to Medusa (chapter 03).
+# > **The notes say …** (table in *five routes*) that EAGLE's candidates are a recursive path
+# > while Medusa has the branching tree.
+# > The *short introduction* says the opposite: a tree that EAGLE adds to Medusa (chapter 03).
 # > Both have trees, and both had them from their first papers on:
 # > Medusa checks combinations of its heads' best tokens under a tree mask, EAGLE-1 a fixed tree of ranks.
 # > What EAGLE adds is the recursion on states.
@@ -621,13 +628,13 @@ for each in cards[1:]:
 # What is a tree worth?
 # If $c(v)$ is the probability that node $v$ is accepted given that its parent was,
 # the **value** of $v$ is the product of $c$ along its path: the probability that $v$ is accepted at all.
-# A step yields the accepted nodes and one token more, so
+# A step yields the accepted nodes and one more token, so
 #
 # $$E[\text{tokens}] = 1 + \sum_v \text{value}(v)$$
 #
 # (chapter 03, *What a tree is worth*: the expected number of accepted nodes is the sum of their probabilities).
 # The best tree with $N$ nodes has the $N$ most valuable ones.
-# A fixed tree must settle on them before it has seen the text.
+# A fixed tree has to choose them before it has seen the text.
 #
 # ## A tree that follows the confidence
 #
@@ -640,10 +647,10 @@ for each in cards[1:]:
 #    A layer costs one forward of the module, however wide the tree is at other depths.
 # 2. **Rerank, all layers at once.**
 #    Of everything that was drafted keep the $N$ most valuable nodes.
-#    A child is never worth more than its parent, so what is kept hangs together.
-#    (A tie could break that; the earlier node wins, and parents are earlier.)
+#    A child is never worth more than its parent, so the nodes kept form a tree.
+#    (A tie could break that, so the earlier node wins, and parents are earlier.)
 #
-# **By hand**, with a module that looks at the last word only, $k = 2$, three layers, and six nodes to keep:
+# **By hand**, with a module that looks at the last word only, with $k = 2$, three layers, and six nodes to keep:
 #
 # | after | | | |
 # |:--|:--|:--|:--|
@@ -661,8 +668,8 @@ for each in cards[1:]:
 # Layer 3: *the cat sat* 0.21, *the cat ran* 0.09, *a dog ran* 0.216, *a dog sat* 0.054.
 # Of these ten nodes the six best are *the* 0.6,
 # *a* 0.3, *the cat* 0.30, *a dog* 0.27, *the dog* 0.24, *a dog ran* 0.216.
-# The cut goes through the layers: *the dog*, which was not good enough to be continued, is kept; *the cat sat* is not.
-# The expectation is $1 + 1.926 = 2.926$ tokens.
+# The cut goes across the layers: *the dog*, which was not good enough to be continued, is kept; *the cat sat* is not.
+# The expected number of tokens is $1 + 1.926 = 2.926$.
 # The package's drafter with this module:
 
 # %%
@@ -726,12 +733,12 @@ for word in (".", "dog"):
         print("   ", ", ".join(kept))
 
 # %% [markdown]
-# Behind "." the fixed tree of ranks happens to be almost as good.
-# Behind *dog* the text is predictable; the dynamic tree becomes long and thin there and gains.
-# That is all it does: it moves nodes from places where the module doubts to places where it is sure.
+# After "." the fixed tree of ranks happens to be almost as good.
+# After *dog* the text is predictable; there the dynamic tree becomes long and thin, and gains.
+# That is all it does: it moves nodes from places where the module is unsure to places where it is sure.
 #
 # **On a real prompt.**
-# Play the stages: each round drafts and chooses; the last ones cut and check.
+# Play the stages: each layer is drafted and its best nodes are chosen; the last stages cut and check.
 # (Without a kernel: the first choice, the cut, and the target's verdict.)
 
 # %%
@@ -743,7 +750,7 @@ dynamic_tree.player(dynamic_tree.Growth.of(growth, verdict.path), lambda token: 
 
 # %% [markdown]
 # How much do the trees differ from step to step?
-# Each column is one step's tree:
+# Each column is the tree of one step:
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.0))
@@ -763,14 +770,47 @@ alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth;
 figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %% [markdown]
-# **When sampling** the same ranking would be wrong, and not in a detail.
+# **When sampling**, the same ranking would be wrong.
 # Children are then *drawn*, without replacement,
-# and verification counts on the law that they were drawn from (chapter 01).
-# Whoever draws several and keeps those that turned out likely has changed that law.
-# What may be used is anything known *before* a token is drawn: the package decides which open place
-# in the tree to fill next by the parent's value and the next largest probability there, draws, and keeps what it drew.
-# The exact law of two tokens at $T = 1$, all random choices enumerated, for the package's tree of two nodes,
-# and for a drafter that draws two tokens and keeps the likelier:
+# and verification relies on the distribution that they were drawn from (chapter 01).
+# Drawing several tokens and keeping the likely ones changes that distribution.
+# So which rules may decide the shape of a drawn tree?
+#
+# > **Theorem.**
+# > Verification of a drawn tree is exact if the rule decides whether a node exists *before* the node's token is drawn,
+# > and then keeps the node.
+#
+# *Proof.*
+# Take a node, and let $h$ be everything that was drawn before its token, anywhere in the tree.
+# That the node exists was decided from $h$ alone.
+# So given $h$, the token has the distribution $q$ at its parent, without the siblings drawn before it and renormalized:
+# whatever else is in $h$, and however the rule used it.
+# When verification comes to the node, it has looked at a part of $h$ only:
+# the path to the node, those siblings, and that the node exists.
+# The distribution is the same for every $h$ with that part, so it is also the distribution given that part.
+# Hence the test of the node is one step of recursive rejection sampling (chapter 01).
+# Where the rule ends a row of siblings, the correction is drawn from the residual,
+# which is right after any number of siblings.
+# $\blacksquare$
+#
+# Two rules that break the condition:
+#
+# - Ranking nodes whose tokens were drawn already, as EAGLE-2's cut does:
+#   a node is kept *because* a likely token was drawn.
+# - Cutting at the end, even by values that were known before each draw.
+#   A node then competes with the descendants of siblings drawn later.
+#   Those siblings were drawn from what the node's token had left over, so their descendants tell which token it was.
+#
+# When sampling, the package's dynamic tree therefore grows by **open places**.
+# A node whose $q$ is known has one: its next child.
+# The place is worth the node's value times the next largest probability in $q$, whatever token is drawn there.
+# Before each forward of the module, the most valuable open places anywhere in the tree are filled,
+# an equal share of the nodes each time.
+# Everything that was drawn is kept.
+# Then the module reads the $k$ most valuable of the nodes just drawn.
+#
+# We enumerate all random choices and compute the exact distribution of two tokens at $T = 1$,
+# for the package's tree of two nodes and for a drafter that draws two tokens and keeps the likelier one:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -819,10 +859,10 @@ print(f"keeping the likelier of two draws: distance {total_variation(law(KeepsTh
 # ## Is confidence calibrated?
 #
 # All this rests on one assumption: that a token to which the module gives 0.8 is accepted 8 times in 10.
-# Then, and only then, is the product along a path the probability to be accepted.
+# Only then is the product along a path the probability of acceptance.
 # Nothing in the loss asks for it directly, but cross-entropy with the target's laws rewards it.
-# We look at every node whose parent the target accepted, kept or not, on all our prompts:
-# its confidence, and whether it was the target's next token.
+# We look at every node whose parent the target accepted, whether the node was kept or not, on all our prompts:
+# at its confidence, and at whether it was the target's next token.
 
 # %%
 def judged(growth, verdict):
@@ -872,21 +912,21 @@ print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * 
 # %% [markdown]
 # *Numbers: nodes in the bin.*
 # There is a reason to expect a bend.
-# Trained on laws, the module predicts the target's *probability* of a token;
-# but at $T = 0$ the token is accepted if it is the target's *best*, always or never.
+# The module was trained on laws, so it predicts the target's *probability* of a token.
+# But at $T = 0$ a token is accepted exactly if it is the target's *best* one.
 # A token to which the target itself gives 0.6 is then accepted every time.
 # So at $T = 0$ the likeliest tokens may be accepted more often than the module says,
 # and the second and third less often.
-# For the tree only the order of the values matters, not their size;
-# the sum of the values as a forecast of τ does need the size.
+# For the tree only the order of the values matters, not their size.
+# Their sum, as a forecast of τ, does need the right size.
 #
 # ## Acceptance by depth: EAGLE, MTP, Medusa
 #
 # Now all three on the same prompts.
-# For acceptance by depth each drafts a chain of four, one candidate a depth, so that trees do not blur the picture:
-# from Medusa the best token of each head.
-# We let the methods answer in turn and keep everything for the next section:
-# EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
+# For acceptance by depth each drafts a chain of four, one candidate per depth, so that trees do not blur the picture;
+# Medusa's chain has the best token of each head.
+# The methods answer in turn, and all answers are kept for the next section,
+# which also needs EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
 
 # %%
 from specdec_core.drafters import methods
@@ -951,11 +991,11 @@ print(f"Highest at depth 1: {best}, {first[best]:.2f};",
 
 # %% [markdown]
 # *Bars: one standard error; few drafts reach depth 4.*
-# Two things act against each other in such a curve.
-# A draft that got to depth 3 stands in an easy passage, which lifts the rate.
+# Two effects oppose each other in such a curve.
+# A draft that got to depth 3 is in an easy passage, which raises the rate.
 # And the further from a true state, the worse the guess, which lowers it.
-# Medusa's heads get no word of the tokens in between, so for them the second effect is larger at equal skill;
-# MTP hears the token but was never trained on its own states; EAGLE has both.
+# Medusa's heads are not told the tokens in between, so for them the second effect is larger at equal skill.
+# MTP is told the token but was never trained on its own states; EAGLE has both.
 
 # %%
 rows, rate = [], {}
@@ -972,9 +1012,9 @@ print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.
 # > **The notes say …** (*model-free chapter*, section 11) that the trained routes have a stable acceptance rate,
 # > EAGLE about 0.8, in any context.
 # > There is no such constant.
-# > The rate belongs to a target, a module with its training, a depth, a temperature and a text;
-# > the table has our target's by task, the figure by depth.
-# > What is true of the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
+# > The rate depends on the target, the module and its training, the depth, the temperature and the text:
+# > the table shows our target's by task, the figure by depth.
+# > What is true in the comparison: a trained drafter has a draft in *every* step, where a lookup may have none.
 #
 # ## Chain, static, dynamic: tokens and time
 #
@@ -1043,10 +1083,10 @@ print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or '
 
 # %% [markdown]
 # **Where does the draft time go?**
-# A step of depth 4 is one reading of the new true states and three further forwards of the layer,
-# each followed by the projection of what it read to the drafted vocabulary.
-# All of these are small matrix products one after another, none of which can begin before the one before has ended:
-# time here is a matter of depth more than of nodes.
+# A draft of depth 4 takes one forward of the layer over the new true states and three more over its own,
+# each followed by the projection to the drafted vocabulary.
+# These are small matrix products, and each has to wait for the one before it.
+# So the time depends on the depth more than on the number of nodes.
 
 # %%
 from time import perf_counter
@@ -1088,20 +1128,19 @@ print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,"
       f"measured: {1000 * measured:.1f} ms.")  # fmt: skip
 
 # %% [markdown]
-# What is measured beyond the parts will be bookkeeping in Python, the reading of several true states at once,
-# and weights that the target's forward has driven out of the processor's cache in the meantime.
-# A server would run such steps from one recorded graph; ours is written to be read.
-# Beside the forward of a large target such a step nearly vanishes; beside that of a small one it does not.
+# What is measured beyond the parts is probably bookkeeping in Python, the reading of several true states at once,
+# and weights that the target's forward has pushed out of the processor's cache in the meantime.
+# A server would run such drafting from one recorded graph; ours is written to be read.
+# Compared with the forward of a large target, its time nearly vanishes; compared with that of a small one, it does not.
 # So the papers' speedups, measured on targets of 7 billion weights and more, do not carry over to ours.
-# The law is chapter 02's: what counts is $c$, the cost of a drafting step relative to the target's forward.
+# As in chapter 02, what counts is $c$, the cost of a forward of the drafter relative to the target's.
 #
 # ## What EAGLE-3 changes
 #
 # EAGLE-3 (Li and others, 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)) starts from an observation:
 # with more training data EAGLE improves little.
 # It blames the second part of the loss.
-# To be *near* $f_{i+1}$ is a demand on the module beyond what drafting needs,
-# since only the drafted law is ever tested.
+# Being *near* $f_{i+1}$ is more than drafting needs, since only the drafted law is ever tested.
 # Three changes:
 #
 # | | EAGLE, EAGLE-2 | EAGLE-3 | the module of this chapter |
@@ -1111,19 +1150,19 @@ print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,"
 # | from depth 2, in training | true states (with noise) | its own: *training-time test* | its own, three deep |
 #
 # The changes belong together.
-# Once outputs need not resemble states, a module that has only ever seen states
-# in training would be lost from depth 2 on, so training must unroll the steps as drafting does.
-# And once the output is free, the input is too: the last state of the target is made for one purpose,
-# the next token's logits; layers below hold more of what comes later.
-# So our module has the third change and not the first two:
-# it is EAGLE's architecture and loss with training-time test (in the manner of HASS).
+# Once outputs need not resemble states, a module that has seen only states in training would be lost from depth 2 on.
+# So training must unroll its forwards as drafting does.
+# And once the output is free, the input is too:
+# the target's last state serves one purpose, the next token's logits, and lower layers hold more of what comes later.
+# Our module has the third change and not the first two:
+# EAGLE's architecture and loss, with training-time test (as in HASS).
 # Setting the weight of the states' loss to zero in its recipe would give the first as well.
 # The dynamic tree is unchanged in EAGLE-3.
 #
 # ## Pitfalls
 #
 # - **The wrong token beside the state.**
-#   Beside $f_i$ stands $t_{i+1}$, the token drawn *from* it.
+#   $f_i$ is read with $t_{i+1}$, the token drawn *from* it.
 #   With $t_i$, the token that made it, the module is blind.
 # - **Guesses left in the cache.**
 #   The module's keys of its own states must be replaced by those of the true states once these are known,
@@ -1132,38 +1171,38 @@ print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,"
 #   A confident child of an unlikely parent is unlikely.
 #   Ranked by confidence, a cut can even keep nodes whose parents are gone.
 # - **Ranking drawn tokens when sampling.**
-#   It changes the law that they were drawn from.
+#   That changes the distribution that they were drawn from.
 #   Decide before drawing.
 # - **A confidence that is not a probability.**
-#   After a temperature, a top-k or a cut vocabulary the product of probabilities is still an order,
-#   but no longer a forecast.
+#   After a temperature, a top-k or a cut vocabulary,
+#   the product of probabilities still gives an order, but no longer a forecast.
 # - **Text from elsewhere.**
-#   Weights belong to one target and its way of writing: another fine-tuning of the same base model is another target.
+#   Weights belong to one target and its way of writing; another fine-tuning of the same base model is another target.
 # - **Depth is time.**
-#   Each layer is one more forward of the module, before the target can begin.
+#   Each layer of the tree is one more forward of the module before the target can begin.
 #
 # ## Summary
 #
-# - The last hidden state is all that the next law depends on.
+# - The next token's law depends on the last hidden state alone.
 #   EAGLE continues states with one layer and borrows the target's embedding and projection.
-# - A state is a fork.
+# - A state without its token is a fork.
 #   Without the drawn token a drafter is limited by $\max_q \sum_t p(t) \sum_x \min(p(x \mid t), q(x))$,
 #   which is far below 1 where the target is unsure.
-# - Train on what the target writes, and on the states that the module will read: its own.
+# - Train on what the target writes, and on the states that the module will read, which are its own.
 # - A node is worth the product of confidences on its path, a tree 1 plus the sum of its nodes' values.
 #   EAGLE-2 expands the best of each layer and keeps the best of all.
 # - Calibration makes the forecast right; for the choice of nodes the order suffices.
-# - Steps count nodes, the clock counts forwards of the module too.
+# - More nodes never lower τ; the clock counts them, and the module's forwards too.
 #   Which tree is best is decided by $t(q)$ and by what a layer costs.
 #
 # **Can you answer these?**
 # Why does the first draft of a step come from true states only?
 # (The target's forward has just computed the states of all tokens that were kept;
 # the guesses that stood in for them are dropped.)
-# A node has value 0.2 and its best child confidence 0.9: may the child be kept and the node not?
+# A node has value 0.2 and its best child confidence 0.9: may the child be kept but not the node?
 # (No: the child is worth 0.18.)
 # Which of EAGLE-3's changes would hurt if made alone?
-# (Dropping the states' loss without unrolling the steps in training.)
+# (Dropping the states' loss without unrolling in training.)
 #
 # ## Further reading
 #
