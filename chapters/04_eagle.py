@@ -766,7 +766,7 @@ axes.set(xlabel="step", ylabel="nodes kept", xlim=(0.4, len(steps) + 0.6), ylim=
 axes.set_xticks(places[::2])
 axes.grid(axis="x", visible=False)
 axes.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.18))
-alt = "Stacked bars, one a step: how many of the tree's nodes lie at each depth; triangles: tokens accepted."
+alt = "Stacked bars, one per step: how many of the tree's nodes lie at each depth; triangles: tokens accepted."
 figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -953,7 +953,7 @@ for place, (task, prompt) in enumerate(prompts.items()):
 plain, *others = runs.values()
 same = sum(found[task].tokens == plain[task].tokens for found in others for task in prompts)
 print(f"{same} of {len(others) * len(prompts)} drafted answers are the autoregressive ones, token for token;",
-      "others part at a near tie (chapter 12).")  # fmt: skip
+      "the others differ after a near tie (chapter 12).")  # fmt: skip
 
 # %%
 def by_depth(answers):
@@ -1044,7 +1044,7 @@ for name in drafters:
     parts = (f"{1000 * spent[phase] / calls:.1f}" for phase in ("draft", "forward"))
     gain = pace[name] / pace["autoregressive"]
     rows.append([name, f"{nodes:.1f}", f"{tokens / calls:.2f}", *parts, f"{predicted:.2f}", f"{gain:.2f}"])
-columns = ["method", "nodes", "τ", "draft, ms a step", "forward, ms a step", "predicted", "times as fast"]
+columns = ["method", "nodes", "τ", "draft, ms per step", "forward, ms per step", "predicted", "times as fast"]
 display(Markdown(markdown(rows, columns)))
 
 # %%
@@ -1062,16 +1062,16 @@ axes.axvline(1000 / pace["autoregressive"], color="black", linestyle="--", linew
 axes.set_yticks(range(len(drafters)), list(drafters))
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
-axes.set(xlabel="milliseconds for one token of the answer")
+axes.set(xlabel="milliseconds per token of the answer")
 axes.legend(loc="upper center", ncols=3, bbox_to_anchor=(0.5, 1.18))
-alt = "Stacked bars by method: milliseconds a token spent on drafting, on the target's forward, on the rest."
+alt = "Stacked bars by method: milliseconds per token spent on drafting, on the target's forward, on the rest."
 figures.save(fig, "04-clock", alt=alt, model=loaded)
 
 # %%
 taus = {name: totals(name)[0] / totals(name)[1] for name in drafters}
 most, fastest = max(taus, key=taus.get), max(pace, key=pace.get)
 gain = pace[fastest] / pace["autoregressive"]
-print(f"Most tokens a forward: {most} ({taus[most]:.2f}).",
+print(f"Most tokens per forward: {most} ({taus[most]:.2f}).",
       f"Fastest by the clock: {fastest}, {gain:.2f} times as fast as autoregressive decoding.")  # fmt: skip
 eagles = [name for name in drafters if name.startswith("eagle")]
 by_steps, by_clock = sorted(eagles, key=taus.get)[-1], sorted(eagles, key=pace.get)[-1]
@@ -1124,7 +1124,7 @@ display(Markdown(markdown(rows, columns)))
 _, calls, spent = totals("eagle dynamic")
 a, b = parts[4]
 expected, measured = sum(parts[1]) + 3 * (a + b), spent["draft"] / calls
-print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms a step,",
+print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms per step,",
       f"measured: {1000 * measured:.1f} ms.")  # fmt: skip
 
 # %% [markdown]

@@ -18,25 +18,25 @@
 # # 05 · Prompt lookup
 #
 # > **The question of this chapter.**
-# > Without a second model and without training, how far does copying from the text itself get us:
-# > what to look for, which match to believe, how much to copy, and on which tasks does that pay?
+# > How far does copying from the text itself get us, without a second model and without training?
+# > What should we look for, which match should we believe, how much should we copy, and on which tasks does it pay?
 #
 # **Afterwards you can**
 #
 # - state the one formula behind all methods that draft without a model (chapters 05 to 09),
 #   and say why they are lossless;
-# - build the matcher, by rescanning and with an index, and say what each costs a step;
+# - build the matcher, by rescanning and with an index, and say what each costs per step;
 # - choose `min_n`, `max_n`, the number of tokens, and the match that wins, from measurements instead of habit;
 # - tell a miss, which costs nothing, from a wrong draft, which does, and compute from $t(q)$ when drafting pays;
 # - set the same switches in transformers, vLLM and TensorRT-LLM, and know where their defaults differ.
 #
 # **Taken for granted:** chapter 00: a forward checks a whole draft,
-# τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows.
+# τ counts the tokens per forward, $t(q)$ is the time of a forward with $q$ rows.
 # Chapter 01 helps in one section.
 #
 # **Time:** 30 minutes of reading.
-# The cells take little more than a minute on two CPU cores;
-# some of them use a stopwatch, so run them with nothing else going on.
+# The cells take a little more than a minute on two CPU cores.
+# Some of them use a stopwatch, so run them while nothing else is running.
 
 # %% [markdown]
 # ## Set up
@@ -71,13 +71,13 @@ print(loaded.why)
 # A summary uses the names and phrases of its article.
 # An edited function is mostly the old function.
 # A quotation *is* its source.
-# In all of these the next tokens already stand somewhere, and the last few tokens say where.
+# In all of these the next tokens already exist somewhere, and the last few tokens say where.
 # That gives a draft without any model:
 #
 # > **Find the n-gram that matches the context's suffix, take its continuation, let the target check it.**
 #
 # An *n-gram* is a sequence of $n$ tokens.
-# Let the context be $x_1 \dots x_L$, the *memory* be a sequence of tokens $m$,
+# Let the context be $x_1 \dots x_L$, the *memory* a sequence of tokens $m$,
 # and $\gamma$ the length of the draft we want.
 # Then
 #
@@ -96,14 +96,14 @@ print(loaded.why)
 # | REST | a large corpus, sorted beforehand | 08 |
 # | suffix decoding | all that the session has seen, with counts | 09 |
 #
-# The idea as a decoding method on its own is A. Saxena's (2023); his README calls it *prompt lookup decoding* (PLD).
-# Servers call it *n-gram speculation*.
+# As a decoding method of its own, the idea is A. Saxena's (2023).
+# His README calls it *prompt lookup decoding* (PLD); servers call it *n-gram speculation*.
 
 # %% [markdown]
 # ## The matcher, in the open
 #
 # Two functions are enough.
-# The suffix itself does not count as a match: it has no continuation yet, so the search stops one short of the end.
+# The suffix itself does not count as a match: it has no continuation yet, so the search stops one place before the end.
 
 # %%
 def matches(tokens, n):
@@ -169,7 +169,7 @@ print("transformers:", [vocabulary[i] for i in candidate[0, len(ids) :]])
 # ## Try it on your own text
 #
 # Type anything; the matcher treats the end of your text as the end of the context.
-# Things to find out: what does one letter more do to a long suffix?
+# Things to find out: what does one more letter do to a long suffix?
 # When do *first* and *last* differ?
 # What does *last* draft at the end of `ha ha ha ha`?
 
@@ -181,9 +181,9 @@ matcher.viewer(tokenizer)
 # %% [markdown]
 # ## Why it is lossless
 #
-# A match only means that *we* believe in a continuation; whether the target does is decided by the target.
+# A match only means that *we* believe in a continuation; whether it is right, the target decides.
 # In greedy decoding a drafted token is kept only if it is the target's own best token at that place.
-# With sampling, the draft is one fixed token $d$, so the law it was "drawn" from is a point mass, $q(d) = 1$.
+# With sampling, the draft is one fixed token $d$, so the distribution it was "drawn" from is a point mass, $q(d) = 1$.
 # The rule of chapter 01 accepts it with probability $\min(1, p(d)/q(d)) = p(d)$;
 # on rejection it draws from the residual, which is $p$ without $d$, renormalized.
 # So
@@ -191,10 +191,11 @@ matcher.viewer(tokenizer)
 # $$P(\text{output} = d) = p(d), \qquad
 # P(\text{output} = y) = (1 - p(d)) \cdot \frac{p(y)}{1 - p(d)} = p(y) \quad (y \ne d).$$
 #
-# It is the same to draw $y$ from $p$ and to keep the draft if $y = d$; this is what the package does.
-# Where the draft comes from appears nowhere in the argument.
-# The memory may be wrong, old, or someone else's: that changes the speed, never the law.
-# As a number, for a model with three tokens, the exact law of all answers of four tokens:
+# Drawing $y$ from $p$ and keeping the draft if $y = d$ gives the same; this is what the package does.
+# The source of the draft appears nowhere in the argument.
+# The memory may be wrong, old, or someone else's: that changes the speed, never the distribution of the output.
+# Here it is as a number: the exact distribution
+# (its **law**, for short) of all answers of four tokens, for a model with three tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -214,7 +215,7 @@ close = total_variation(*laws) < 1e-12
 print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {close}")
 
 # %% [markdown]
-# One more thing to get right by counting.
+# One more thing to count correctly.
 # A draft of five tokens that is accepted whole yields **six**:
 # the forward has also scored the place after the last drafted token, and the target's own token there comes for free.
 # The following model walks through eight tokens in a circle; the prompt ends where it has been before:
@@ -229,22 +230,22 @@ print(f"drafted {drafted}, accepted {step.verdict.accepted}, emitted {list(step.
 
 # %% [markdown]
 # > **The notes say …** in the worked example of their model-free chapter
-# > (section 9) that a round with all five drafted tokens accepted outputs 5 tokens.
+# > (section 9) that a step with all five drafted tokens accepted outputs 5 tokens.
 # > It outputs 6: five accepted and the bonus token.
-# > (The note itself counts the bonus elsewhere: its *tokens a step* includes it.)
+# > (Elsewhere the note counts the bonus itself: its *tokens per step* includes it.)
 
 # %% [markdown]
 # ## Answers to measure on
 #
-# Now the questions of settings: which match, how long a suffix, how long a draft.
-# Each could be answered by many live races.
-# There is a shortcut, and it rests on losslessness: **the greedy answer does not depend on the drafter**.
+# Now to the settings: which match, how long a suffix, how long a draft.
+# Each question could be answered by many live races.
+# There is a shortcut, which rests on losslessness: **the greedy answer does not depend on the drafter**.
 # So record the answers once, and *replay* any drafter against the recorded tokens:
 # it proposes, we compare with what the model is known to write, and count.
 # No model runs, and a setting takes milliseconds.
 #
-# We take two questions from each of the tasks,
-# and of the conversations the first turn and the second, which asks to change the first answer.
+# We take two questions from each of the tasks.
+# Of the conversations we take the first turn, and the second turn, which asks for a change of the first answer.
 # Each is answered twice, by ordinary decoding and by prompt lookup, in turns; the times will be needed later.
 
 # %%
@@ -273,7 +274,7 @@ for task, prompt in asked:
     runs.append((task, prompt, plain, drafted))
 same = sum(plain.tokens == drafted.tokens for _, _, plain, drafted in runs)
 print(f"{same} of {len(runs)} answers are the same token for token;", end=" ")
-print("the others part at a near tie (chapter 12).")
+print("the others differ after a near tie (chapter 12).")
 
 # %% [markdown]
 # And the replay.
@@ -312,8 +313,8 @@ print("replayed steps equal the live steps, on every prompt:", all(equal))
 
 # %% [markdown]
 # From here on a setting is judged by replaying it against the answers of ordinary decoding.
-# τ of a task is all its tokens over all its forwards;
-# over the tasks we take the geometric mean, so that no task counts for more because it copies more.
+# τ of a task is the number of its tokens over the number of its forwards.
+# Over the tasks we take the geometric mean, so that no task counts more because it copies more.
 
 # %%
 def steps_by_task(make):
@@ -325,7 +326,7 @@ def steps_by_task(make):
 
 
 def tau(steps):
-    """Tokens a forward."""
+    """Tokens per forward."""
     return sum(emitted for _, emitted in steps) / len(steps)
 
 
@@ -337,19 +338,19 @@ def mean_tau(found):
 # %% [markdown]
 # ## What a lookup costs
 #
-# Our `find_draft` rescans the whole context in every step: for each $n$ it compares the suffix with some $L$ windows,
-# so a step costs up to $(\texttt{max\_n} - \texttt{min\_n} + 1) \cdot L$ comparisons, $O(L)$,
-# and an answer of $m$ tokens $O(mL)$.
-# (vLLM walks over the reversed context once, as in Knuth, Morris and Pratt's string search,
+# Our `find_draft` rescans the whole context in every step.
+# For each $n$ it compares the suffix with about $L$ windows, so a step costs up
+# to $(\texttt{max\_n} - \texttt{min\_n} + 1) \cdot L$ comparisons, $O(L)$, and an answer of $m$ tokens $O(mL)$.
+# (vLLM goes over the reversed context once, as in Knuth, Morris and Pratt's string search,
 # and gets all $n$ in one pass: still $O(L)$, with a smaller factor.)
 #
 # The package keeps an **index**: a dictionary from each n-gram to the position of its follower.
 # A new token adds one entry for each $n$, and a lookup is one read for each $n$:
 # at most $\texttt{max\_n} - \texttt{min\_n} + 1$, however long the context.
-# For *last* a later occurrence overwrites the entry; for *first* it does not.
+# With *last*, a later occurrence overwrites the entry; with *first*, it does not.
 #
 # We measure by counting, not in seconds: a list and a dictionary that count how often they are read.
-# The text is one long session, all prompts and answers in a row.
+# The text is one long session: all prompts and answers, one after another.
 
 # %%
 class CountedList(list):
@@ -386,7 +387,7 @@ for length in lengths:
     assert find_draft(text) == drafted  # the two agree
     scan_reads.append(text.reads)
 print(f"at L = {lengths[-1]}: {scan_reads[-1]} reads by the scan, {index_reads[-1]} by the index")
-print(f"filling the index took {index.writes / (lengths[-1] - 1):.2f} writes a token")
+print(f"filling the index took {index.writes / (lengths[-1] - 1):.2f} writes per token")
 
 # %%
 import matplotlib.pyplot as plt
@@ -409,9 +410,9 @@ figures.save(fig, "05-work", alt=alt, model=loaded)
 
 # %% [markdown]
 # Does it matter?
-# A scan of a few hundred tokens is nothing beside a forward.
-# A scan of a hundred thousand, in every step, for every request of a batch,
-# on the CPU that should be feeding the GPU, is not nothing.
+# A scan of a few hundred tokens takes next to no time compared with a forward.
+# A scan of a hundred thousand tokens does take time,
+# and it comes in every step, for every request of a batch, on the CPU that should be feeding the GPU.
 # The index costs memory instead: one entry for each $n$ and token of context.
 
 # %% [markdown]
@@ -420,15 +421,15 @@ figures.save(fig, "05-work", alt=alt, model=loaded)
 # When several places match, the formula does not say which $i$ to choose.
 # The two obvious answers have different strengths:
 #
-# - **last**: what is near is more likely to be relevant;
-#   the text may have changed its subject, or its variable names, since the first occurrence.
-# - **first**: further from the end, so *more text follows it*.
-#   The continuation of the last match may run into the end of the context after a few tokens.
+# - **last**: what is near is more likely to be relevant.
+#   The text may have changed its subject, or its variable names, since the first occurrence.
+# - **first**: it is further from the end, so *more text follows it*.
+#   The continuation of the last match may reach the end of the context after a few tokens.
 #
-# The second point is not a detail.
+# The second point matters.
 # In a text that repeats one token, `a a a a`, the last earlier occurrence of the suffix is shifted by a single token,
 # and only one token follows it.
-# The first has everything behind it:
+# The first has all the rest after it:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -438,11 +439,11 @@ for text in ("a a a a a a a a", "x y x y x y x y"):
 
 # %% [markdown]
 # There is a way to have both.
-# If the continuation runs into the end of the context, go on reading *in the draft itself*.
+# If the continuation reaches the end of the context, go on reading *in the draft itself*.
 # The copy overlaps with what it writes, as in the compression method of Lempel and Ziv (1977),
 # and a repetition with period $p$ is continued with period $p$.
-# Of the libraries at the end of the chapter none does this, so we build it here:
-# where the draft has hit the end, its length is the period.
+# None of the libraries at the end of the chapter does this, so we build it here:
+# where the draft has reached the end, its length is the period.
 
 # %%
 class Overlapping(PromptLookup):
@@ -472,9 +473,9 @@ axes.axvline(1, color="black", linestyle="--", linewidth=1)
 axes.set_yticks(range(len(tasks)), [task.replace("_", " ") for task in tasks])
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
-axes.set_xlabel("τ, tokens a forward (dashed: autoregression)")
+axes.set_xlabel("τ, tokens per forward (dashed: autoregression)")
 axes.legend(title="which match", loc="best")
-alt = "Tokens a forward by task for three rules: the first match, the last match, the last with overlap."
+alt = "Tokens per forward by task for three rules: the first match, the last match, the last with overlap."
 figures.save(fig, "05-first-last", alt=alt, model=loaded)
 
 # %%
@@ -488,11 +489,11 @@ size = "within 2 percent of each other" if gap < 0.02 else f"{gap:.0%} apart"
 print(f"Over all tasks first and last are {size}. Between single tasks the sign may change.")
 
 # %% [markdown]
-# Two prompts a task cannot rank the two rules for good; the race on the command line, `specdec race`, takes more.
-# What can be read here is the size of the question, next to that of the settings that follow,
-# and that it has no answer for all tasks.
-# Overlap can help only where a draft would have hit the end of the context, as in a loop,
-# and a loop is nobody's success.
+# Two prompts per task cannot rank the two rules for good; the race on the command line, `specdec race`, takes more.
+# What we can see here is how much the choice matters, compared with the settings that follow,
+# and that no choice is best for all tasks.
+# Overlap can help only where a draft would have reached the end of the context, as in a loop,
+# and a fast loop is no success.
 # More on that below.
 
 # %% [markdown]
@@ -500,9 +501,9 @@ print(f"Over all tasks first and last are {size}. Between single tasks the sign 
 #
 # A longer suffix says more about where we are, so its continuation should be right more often.
 # But a longer suffix is found less often.
-# Both at once, at **every** position of the recorded answers and for each $n$ alone:
-# how often does the suffix of length $n$ occur earlier (*coverage*),
-# and if it does, how often is the next token the one that followed it there (*agreement*)?
+# We measure both, at **every** position of the recorded answers and for each $n$ alone.
+# How often does the suffix of length $n$ occur earlier (*coverage*)?
+# And if it does, how often is the next token the one that followed it there (*agreement*)?
 
 # %%
 def coverage_and_agreement(n):
@@ -535,11 +536,11 @@ left.set(xlabel="n", ylabel="share of positions", ylim=(0, 1), title="One n at a
 right.plot(sizes, alone, label="min_n = max_n", **style.line(2))
 right.plot(sizes, down_to[2], label="min_n = 2", **style.line(3))
 right.plot(sizes, down_to[1], label="min_n = 1", **style.line(1))
-right.set(xlabel="max_n", ylabel="τ, tokens a forward", title="Longest first, down to min_n")
+right.set(xlabel="max_n", ylabel="τ, tokens per forward", title="Longest first, down to min_n")
 for axes in (left, right):
     axes.set_xticks(sizes)
     axes.legend()
-alt = "Left: coverage falls and agreement rises with n. Right: tokens a forward by max_n for three min_n."
+alt = "Left: coverage falls and agreement rises with n. Right: tokens per forward by max_n for three min_n."
 figures.save(fig, "05-suffix-length", alt=alt, model=loaded)
 
 # %%
@@ -551,17 +552,18 @@ print(f"Down to 1: best is max_n = {best} with τ = {max(down_to[1]):.2f}; max_n
 print(f"Forbidding n = 1 changes τ at max_n = 3 from {down_to[1][2]:.2f} to {down_to[2][2]:.2f}.")
 
 # %% [markdown]
-# That is why all implementations try the **longest suffix first**:
-# with back-off, a larger `max_n` takes no match away, it only replaces an uncertain match by a better one.
-# `min_n` decides how desperate a guess may be.
-# In steps, `min_n` = 1 can hardly lose: a wrong draft emits the target's own token all the same.
+# That is why all implementations try the **longest suffix first**: with back-off, a larger `max_n` takes no match away;
+# it only replaces an uncertain match by a better one.
+# `min_n` decides how uncertain a guess may be.
+# In steps, `min_n` = 1 can hardly lose: after a wrong draft the target's own token is emitted all the same.
 # On the clock it can: a wrong draft costs its rows, as we shall see two sections below.
 
 # %% [markdown]
 # ## How many tokens?
 #
-# In steps, the same argument says: the more the better, a longer draft takes nothing away.
-# (Nearly: a step that emits another number of tokens ends elsewhere, and the next lookup starts from another suffix.)
+# In steps, the same argument says that longer is better, since a longer draft takes nothing away.
+# (Nearly: a step that emits a different number of tokens ends elsewhere,
+# and the next lookup starts from another suffix.)
 # But each drafted token is a row of the forward.
 # So we need $t(q)$, as in chapter 00:
 
@@ -596,7 +598,7 @@ for axes, (title, measure_of) in zip(panels, boards.items()):
     axes.minorticks_off()
     axes.set(xlabel="num_tokens, longest draft", title=title)
 panels[1].legend(loc="upper right")
-alt = "Tokens a forward and predicted speedup by longest draft: the first levels off, the second has a peak."
+alt = "Tokens per forward and predicted speedup by longest draft: the first levels off, the second has a peak."
 figures.save(fig, "05-num-tokens", alt=alt, model=loaded)
 
 # %%
@@ -607,7 +609,7 @@ def peak(measure_of, task):
 
 for task in shown:
     (steps_best, at_steps), (clock_best, at_clock) = peak(tau, task), peak(predicted, task)
-    print(f"{task}: most tokens a forward at num_tokens = {-at_steps} (τ = {steps_best:.2f});", end=" ")
+    print(f"{task}: most tokens per forward at num_tokens = {-at_steps} (τ = {steps_best:.2f});", end=" ")
     print(f"fastest by t(q) at {-at_clock} ({clock_best:.2f} times).", end=" ")
     print("The scoreboards disagree." if at_steps != at_clock else "")
 
@@ -615,7 +617,7 @@ for task in shown:
 # ## When does it pay? A miss is free, a wrong draft is not
 #
 # Let a share $h$ of the steps have a draft (the *hit rate*).
-# A step without one is an ordinary step: it takes $t(1)$ and emits one token; all it has cost is the lookup.
+# A step without one is an ordinary step: it takes $t(1)$ and emits one token, and costs only the lookup in addition.
 # A step with one takes $t(q)$ and emits $1 + k$ tokens.
 # Write $a$ for the mean of $k$ over the hits, and $r$ for the mean of $t(q)/t(1)$ over the hits.
 # Then per step
@@ -625,13 +627,14 @@ for task in shown:
 #
 # This exceeds 1 exactly if $a > r - 1$.
 # **The hit rate is not in the condition.**
-# It only scales the gain or the loss; the sign depends on what happens *at* a hit:
-# the tokens accepted against the forward's extra time, $t(q) - t(1)$ in units of $t(1)$.
+# It only scales the gain or the loss.
+# The sign depends on what happens *at* a hit:
+# the accepted tokens against the forward's extra time, $t(q) - t(1)$ in units of $t(1)$.
 #
-# *By hand:* with $t(11) = 1.3\, t(1)$, a hit must bring 0.3 tokens on average to pay:
-# two drafts that are wrong from their first token for each one that yields a single token still come out ahead.
+# *By hand:* with $t(11) = 1.3\, t(1)$, a hit must bring 0.3 tokens on average to pay.
+# If two drafts are wrong from their first token and the third yields a single token, that still pays.
 # With $h = 0.4$ and $a = 0.1$ the speedup is $1.04/1.12 = 0.93$; with $a = 2$ it is $1.8/1.12 = 1.61$.
-# The lookup's own time should be added to both kinds of steps; let us see how much that is.
+# The lookup's own time should be added to both kinds of steps; let us see how much it is.
 
 # %%
 lookup_time = sum(live.trace.seconds["draft"] for *_, live in runs)
@@ -645,14 +648,14 @@ for depth in (1, 2, 3, 4):
     print(f"at depth {depth}: {accepted} of {tested} tested tokens accepted, {accepted / tested:.2f}")
 
 # %% [markdown]
-# The first token of a draft finds out whether the hit is a good one; behind it acceptance tends to be higher.
+# The first token of a draft shows whether the hit is a good one; after it acceptance tends to be higher.
 # Chapter 10 makes a model of that.
 #
-# Task by task, now with the stopwatch as well.
+# Now task by task, with the stopwatch as well.
 # The speed is that of decoding alone; reading the prompt is the same for both methods.
-# The steps are those of the live runs;
-# where a near tie has parted a live answer from the recorded one, its τ differs from that in the figures above.
-# Each answer is timed once: expect a measured speed to be off by some percent, and take one above τ for noise.
+# The steps are those of the live runs.
+# Where the live answer differs from the recorded one after a near tie, its τ differs from that in the figures above.
+# Each answer is timed once, so expect a measured speed to be off by some percent, and take one above τ for noise.
 
 # %%
 from IPython.display import Markdown, display
@@ -670,7 +673,7 @@ for task in tasks:
     summary[task] = dict(h=h, a=a, r=r, tau=tau(steps), predicted=predicted(steps), clock=plain / live)
     numbers = (h, a, r - 1, tau(steps), predicted(steps), plain / live)
     rows.append([task, *(f"{number:.2f}" for number in numbers)])
-columns = ["task", "hit rate h", "accepted a hit, a", "needed, r − 1", "τ", "predicted", "measured"]
+columns = ["task", "hit rate h", "accepted per hit, a", "needed, r − 1", "τ", "predicted", "measured"]
 display(Markdown(markdown(rows, columns)))
 
 # %%
@@ -685,7 +688,7 @@ axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 axes.set_xlabel("times ordinary decoding (dashed)")
 axes.legend(loc="best")
-alt = "For each task three bars: tokens a forward, the speedup predicted from t(q), the measured speedup."
+alt = "For each task three bars: tokens per forward, the speedup predicted from t(q), the measured speedup."
 figures.save(fig, "05-tasks", alt=alt, model=loaded)
 
 # %%
@@ -701,8 +704,9 @@ for task, s in summary.items():
     print(f"{task:14} τ = {s['tau']:.2f}, clock {s['clock']:.2f}: {verdict}")
 
 # %% [markdown]
-# The condition $a > r - 1$ as a picture: above the line drafting pays, below it costs, if $t(q)$ is the whole story.
-# The size of a marker is the hit rate, which moves no marker across the line.
+# Here is the condition $a > r - 1$ as a picture:
+# above the line drafting pays, below it costs, if $t(q)$ is the whole story.
+# The size of a marker shows the hit rate, which moves no marker across the line.
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 4.4))
@@ -713,10 +717,10 @@ for i, (task, s) in enumerate(summary.items()):
 limit = 1.25 * max(max(s["r"] - 1, 0.2) for s in summary.values())
 axes.plot([0, limit], [0, limit], color="black", linestyle="--", linewidth=1, label="break-even: a = r − 1")
 axes.fill_between([0, limit], [0, limit], color="#DDDDDD", linewidth=0)
-axes.set(xlim=(0, limit), ylim=(0, None), ylabel="a: accepted tokens a hit")
+axes.set(xlim=(0, limit), ylim=(0, None), ylabel="a: accepted tokens per hit")
 axes.set_xlabel("r − 1: extra time of a forward at a hit, in units of t(1)")
 axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), markerscale=0.6)
-alt = "Accepted tokens a hit by the extra time of its forward, a marker a task, and the break-even line."
+alt = "Accepted tokens per hit by the extra time of its forward, one marker per task, and the break-even line."
 figures.save(fig, "05-break-even", alt=alt, model=loaded)
 
 # %% jupyter={"source_hidden": true}
@@ -754,7 +758,7 @@ display(Markdown(
 # ## Loops: read the text first
 #
 # A small model that always takes its best token sometimes falls into a loop,
-# and from there on prompt lookup has an easy text.
+# and from there on the text is easy for prompt lookup.
 # Such an answer says nothing about its task.
 # As in chapter 00 we look at the share of an answer's 4-grams that occurred before *in the answer*:
 
@@ -785,8 +789,8 @@ for name, make in variants.items():
     print(f"{name:18} all answers: τ = {every:.3f}   without the loops: {rest:.3f}")
 
 # %% [markdown]
-# Which way the loops push the mean depends on what else is in it:
-# a loop raises it above free writing, and may still lie below a copied function.
+# Which way the loops move the mean depends on the other answers in it:
+# the τ of a loop is above that of free writing, and may still be below that of a copied function.
 # In this run:
 
 # %%
@@ -798,11 +802,11 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
     print(f"{task}: τ = {tau(steps_by_task(PromptLookup)[task]):.2f} as a task, {straight}")
 
 # %% [markdown]
-# Larger models loop less; the check costs a line, so make it anyway.
+# Larger models loop less, but the check is one line, so make it anyway.
 #
 # Some repetition is real work, though.
 # An answer in which an idiom returns with other names, test after test, also repeats its n-grams.
-# The measure cannot tell the two apart; reading can.
+# The measure cannot tell the two apart; a reader can.
 
 # %% [markdown]
 # ## The same switches elsewhere
@@ -820,47 +824,48 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
 # | kept: the last place | nothing | nothing | `is_keep_all` = True: all continuations of a pattern |
 # | lookup: index | scan, once for each n | one pass over the reversed context | dictionary of patterns |
 #
-# Read from transformers' source as installed here,
-# and from the other two projects' documentation and source of these versions.
+# Transformers' column was read from its source as installed here,
+# the other two from the projects' documentation and source of these versions.
 # Three traps:
 #
 # - **vLLM's `min_n`.**
 #   The field's documentation says that `prompt_lookup_min` defaults to 1.
-#   The code that fills it in does otherwise: if only `prompt_lookup_max` is given, the minimum becomes the same number;
-#   if neither is, both become 5.
-#   Above is what such a choice does: one $n$ alone, without back-off.
+#   The code that fills it in does something else:
+#   if only `prompt_lookup_max` is given, the minimum becomes the same number; if neither is given, both become 5.
+#   The figure above shows the effect of such a choice: one $n$ alone, without back-off.
 #   Give both.
 # - **TensorRT-LLM's pool.**
-#   Where all requests share one pool, a request is drafted for from other people's text.
-#   That is still lossless; it is the method of chapter 09 in small,
-#   and what is drafted fast tells something about what others have written.
-#   Consider it before serving strangers; newer source of the project refuses the option.
+#   Where all requests share one pool, a request gets drafts from other people's text.
+#   That is still lossless: it is a small version of chapter 09's method.
+#   But which text comes fast tells something about what others have written.
+#   Consider this before serving strangers; the project's newer source refuses the option.
 # - **The first match is the default everywhere but here.**
 
 # %% [markdown]
 # > **The notes say …** that vLLM's switch is `speculative_model="[ngram]"`.
 # > It was: the documentation of 0.5 and 0.6 has it.
-# > Now it is `speculative_config={"method": "ngram", ...}`, as in the table.
+# > Today it is `speculative_config={"method": "ngram", ...}`, as in the table.
 #
 # > **The notes say …** that plain n-gram speculation cuts recent text into a dictionary of n-grams.
-# > That is an implementation, the index above, or, with counts instead of one position,
-# > the drafter `NGramDictionary` of chapter 09; the drafts of prompt lookup are the same with and without it.
+# > That is one implementation: the index above, or,
+# > with counts instead of one position, the drafter `NGramDictionary` of chapter 09.
+# > The drafts of prompt lookup are the same with and without it.
 
 # %% [markdown]
 # ## Pitfalls
 #
 # - **The suffix matches itself.**
 #   Search only where a continuation exists, or every lookup succeeds with an empty draft.
-# - **The last match may have nothing behind it.**
+# - **The last match may have little after it.**
 #   In a loop of period $p$ its draft has $p$ tokens.
 #   Copy with overlap, or take an earlier match.
 # - **Indexing the draft.**
-#   Only committed tokens may enter the index; drafted ones that were rejected never were part of the text.
+#   Only committed tokens may enter the index; drafted tokens that were rejected were never part of the text.
 # - **Tokens are not words.**
-#   The same word is another token after a newline than after a space,
+#   The same word is a different token after a newline than after a space,
 #   so a quotation that starts a line can miss its source for one step.
 # - **Counting five for six.**
-#   A whole draft accepted brings the bonus token as well.
+#   A draft that is accepted whole brings the bonus token as well.
 # - **A high hit rate is no merit.**
 #   With `min_n` = 1 nearly every comma hits.
 #   What counts is $a$ against $r - 1$.
@@ -870,17 +875,17 @@ for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
 # ## Summary
 #
 # - One formula: find the n-gram that matches the context's suffix, take its continuation, let the target check it.
-#   The methods of chapters 05 to 09 differ in the memory.
+#   The methods of chapters 05 to 09 differ in their memory.
 # - Lossless because the check is the target's; a fixed draft is a point mass, and sample-then-match is its exact rule.
 # - With an index a lookup costs at most `max_n − min_n + 1` reads, whatever the context's length;
 #   a rescan costs $O(L)$.
-# - Longest suffix first: longer means rarer and more reliable, and back-off takes both.
-#   Which of several matches wins matters less, and has no answer for all tasks.
+# - Longest suffix first: longer means rarer and more reliable, and back-off combines both.
+#   Which of several matches wins matters less, and no answer is best for all tasks.
 # - A miss costs one lookup and an ordinary step.
 #   A wrong draft costs $t(q) - t(1)$.
 #   Drafting pays exactly if $a > r - 1$, whatever the hit rate.
 # - It wins on text that repeats its source: edited code, quotations, later turns.
-#   On free writing there is little to win, and the clock decides whether something is lost.
+#   On free writing there is little to win, and the clock decides whether time is lost.
 #
 # **Can you answer these?**
 # Why does the greedy answer not depend on the drafter, and what did that save us?

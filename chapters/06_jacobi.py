@@ -24,16 +24,17 @@
 # **Afterwards you can**
 #
 # - write greedy decoding as a triangular system of equations,
-#   and say which way of solving it is which: Gauss–Seidel, Jacobi, autoregression;
-# - prove that Jacobi's way needs at most $m$ rounds, and that what is right on the left stays right;
-# - read the heat map of a trajectory: tokens that are settled, right too early, lost again, right at the wrong place;
-# - say from two measured numbers why the clock barely notices;
+#   and tell its ways of solution apart: Gauss–Seidel, Jacobi, autoregression;
+# - prove that Jacobi's way needs at most $m$ rounds, and that tokens which are right from the left on stay right;
+# - read the heat map of a trajectory: tokens that are settled, right too early, lost again,
+#   or right at the wrong place;
+# - explain with two measured numbers why so little time is saved;
 # - name exactly the 2-grams that are hidden between two rounds, from which chapter 07 makes a method that works.
 #
 # **Taken for granted:** chapter 00: one forward scores many tokens,
-# τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows.
-# Chapter 01 in one section on sampling.
-# No numerical mathematics.
+# τ counts the tokens per forward, $t(q)$ is the time of a forward with $q$ rows.
+# One section on sampling uses chapter 01.
+# No numerical mathematics is needed.
 #
 # **Time:** 25 minutes of reading; the cells take about a minute on two CPU cores.
 
@@ -73,18 +74,18 @@ print(loaded.why)
 # $$y_i = \arg\max_y\, p(y \mid x,\, y_1 \dots y_{i-1}), \qquad i = 1 \dots m.$$
 #
 # One can read this as a recipe: compute $y_1$, then $y_2$, and so on.
-# One can also read it as what it is, a **system of $m$ equations in $m$ unknowns**.
-# Write $F_i(y) = \arg\max p(\cdot \mid x, y_1 \dots y_{i-1})$;
-# then we look for a $y$ with $y = F(y)$, a *fixed point* of $F$.
+# One can also read it as a **system of $m$ equations in $m$ unknowns**.
+# Write $F_i(y) = \arg\max p(\cdot \mid x, y_1 \dots y_{i-1})$.
+# Then we look for a $y$ with $y = F(y)$, a *fixed point* of $F$.
 # The system is nonlinear (there is a whole language model in $F$),
 # and it is **triangular**: $F_i$ depends only on unknowns with a smaller number.
-# The first equation has no unknown on its right side at all.
+# The first equation has no unknown on its right-hand side.
 #
 # **There is exactly one solution.**
 # The first equation gives $y_1$.
-# With it the second gives $y_2$, and so on: no choice is ever left.
+# With it the second gives $y_2$, and so on: there is never a choice.
 # (Ties of the argmax are broken in one fixed way.)
-# So whoever finds *any* fixed point, by whatever means, has found the greedy answer.
+# So *any* fixed point, found by any means, is the greedy answer.
 #
 # Two ways of solving such systems come from the nineteenth century.
 # Both start from a guess $y^0$ and improve it:
@@ -97,8 +98,9 @@ print(loaded.why)
 # For a triangular system the first sweep of Gauss–Seidel is already the solution:
 # by the time $y_i$ is updated, everything it depends on is final.
 # That sweep *is* autoregressive decoding.
-# Jacobi's round is the one that suits our machine:
-# all $F_i$ in a single forward, since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
+# One sweep of Jacobi is called a *round*.
+# It suits our machine: all $F_i$ come from a single forward,
+# since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
 
 # %%
 from specdec_core.core.tree import DraftTree
@@ -124,7 +126,7 @@ def solve(lm, prompt, y):
 
 # %% [markdown]
 # **By hand.**
-# Take a "model" that looks at one word only, and knows exactly what comes next:
+# Take a "model" that looks at the last word only, and always knows what comes next:
 #
 # | after | . | the | cat | sat | on | a | dog | ran |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|
@@ -146,10 +148,11 @@ def solve(lm, prompt, y):
 # | 5 | **the** | **cat** | **sat** | **on** | **a** | 5 |
 #
 # Words in bold are right.
-# In round 1 three of five are, and in round 2 two of those three have gone wrong again:
-# *sat* was right at place 3 by luck, but *ran* stood on its left, and after *ran* the table says something else.
-# Only what is right **from the left on** stays.
+# In round 1 three of five are, and in round 2 two of those three are wrong again:
+# *sat* was right at place 3 by luck, but *ran* stood to its left, and after *ran* the table says something else.
+# Only words that are right **from the left on** stay.
 # All five rounds were needed, as many as autoregression has steps.
+# (`solve` runs one round more, to see that nothing changes.)
 # The same by the two functions:
 
 # %%
@@ -172,8 +175,8 @@ for t, y in enumerate(toy_rounds):
     print(t, " ".join(f"{WORDS[token]:4}" for token in y))
 
 # %% [markdown]
-# And from the package, where Jacobi decoding is a drafter like any other:
-# the last round is the draft, the forward that checks it is the next round.
+# And the same from the package, where Jacobi decoding is a drafter like any other:
+# the last round is the draft, and the forward that checks it is the next round.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -190,19 +193,20 @@ for t, done in enumerate(drafter.trajectory):
     print(f"round {t}: {len(settled)} written, then the guess ({guess}); as ours: {same}")
 
 # %% [markdown]
-# It does one thing more: places that are written leave the guess on the left and fresh ones enter on the right,
+# It does two things more.
+# Places that are written leave the guess on the left and fresh ones enter on the right,
 # so that the guess is always $m$ tokens long.
 # On the first $m$ places that changes nothing, because no place depends on those to its right.
-# And it gives the forward the last guessed token as well,
-# $m + 1$ rows instead of $m$, for the token behind a guess that is right as a whole.
+# And the last guessed token goes into the forward as well,
+# $m + 1$ rows instead of $m$, to get the token after a guess that is right as a whole.
 #
 # ## At most m rounds
 #
-# Write $k_t$ for the number of tokens of $y^t$ that are right from the left on, the **settled** ones.
+# Let $k_t$ be the number of tokens of $y^t$ that are right from the left on, the **settled** ones.
 #
 # > **Theorem.**
 # > $k_{t+1} \ge \min(k_t + 1,\, m)$.
-# > So after $t$ rounds at least $t$ tokens are settled, after $m$ rounds all of them,
+# > So at least $t$ tokens are settled after $t$ rounds, all of them after $m$ rounds,
 # > and a settled token never changes again.
 #
 # *Proof.*
@@ -213,17 +217,18 @@ for t, done in enumerate(drafter.trajectory):
 # Start with $k_0 \ge 0$ and count.
 # $\blacksquare$
 #
-# The theorem promises one token a round, exactly what autoregression has.
-# Jacobi is never worse in rounds.
-# It is better only if place $k_t + 2$, or more of them, were right by luck.
+# The theorem promises one token per round, as many as autoregression has per step.
+# Jacobi never needs more rounds than autoregression needs steps.
+# It needs fewer only if place $k_t + 2$, or more of them, came out right by luck.
 #
 # **How does the decoder know $k_t$?**
 # It does not know $y^*$.
-# But compare two rounds: as long as $y^{t+1}_i = y^t_i$ from the left on, these tokens reproduced themselves
-# after a right prefix, so they are right, and so is the one after them, which was computed from them.
+# But compare two rounds.
+# As long as $y^{t+1}_i = y^t_i$ from the left on, these tokens reproduced themselves after a right prefix.
+# So they are right, and so is the one after them, which was computed from them: these tokens are **confirmed**.
 # That is the check of a draft, token by token, as in chapter 00:
 # **Jacobi decoding is speculative decoding whose draft is its own last round**.
-# $k$ tokens accepted, and one more.
+# $k$ tokens are accepted, and one more is added.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -247,17 +252,18 @@ print(f"the theorem held on {sum(held)} of {len(held)} trajectories")
 # %% [markdown]
 # > **The notes say …** (*model-free chapter*, section 5.2) that later rounds overwrite tokens
 # > which were already at their right place, and (*lookahead article*) that right tokens do not stay in the sequence.
-# > In part.
+# > This is true in part.
 # > **A settled token is never overwritten**: that is the theorem, and the reason why the iteration ends.
-# > Overwritten are tokens that were right *beyond* the first error,
-# > and those only because the tokens to their left were wrong: *sat* in round 1 above.
+# > Only tokens that were right *beyond* the first error can be overwritten,
+# > because the tokens to their left were wrong: *sat* in round 1 above.
 #
 # ## One real trajectory
 #
 # Now the model.
 # The prompt asks for the alphabet, $m = 16$, and the guess is drawn from the tokens of the prompt.
-# What happens beyond the settled tokens differs from guess to guess, and even with the rounding of a machine;
-# so we try six guesses and show the one in whose rounds most pieces of the answer stand at other places.
+# What happens beyond the settled tokens differs from guess to guess, and even with the rounding of a machine.
+# So we try six guesses and show the one whose rounds have the most pieces of the answer at other places.
+# (A token counts as in a *piece* if it and a neighbor follow one another somewhere in the answer too.)
 # Play the rounds, or (without a kernel) read all of them from the top down.
 
 # %%
@@ -289,13 +295,13 @@ jacobi.player(rounds, answer, word)
 
 # %%
 fig = jacobi.draw(rounds, answer, word)
-alt = "Heat map of a Jacobi trajectory, a row a round, a column a place: the settled part is a staircase."
+alt = "Heat map of a Jacobi trajectory, one row per round, one column per place: the settled part is a staircase."
 figures.save(fig, "06-trajectory", alt=alt, model=loaded)
 
 # %% [markdown]
-# The settled region is a staircase whose steps are mostly one wide;
-# the rounds that each guess took stand above, where autoregression takes 16.
-# What the rest of a row holds is not all noise, and that is the point of this chapter:
+# The settled region is a staircase, mostly one place per round.
+# The rounds that each guess took are printed above; autoregression takes 16 steps.
+# The rest of a row is not all noise, and that is the point of this chapter:
 
 # %%
 marked = jacobi.kinds(rounds, answer)
@@ -310,12 +316,13 @@ print(f"  {count['misplaced']:3} belong to a piece of the answer that stands at 
 print(f"  {count['wrong']:3} are neither")
 
 # %% [markdown]
-# The model knows pieces of its answer early: letters follow one another long before their turn.
-# But a piece that stands one place too far to the left
+# The model knows pieces of its answer early: tokens follow one another as in the answer, long before their turn.
+# But a piece that is one place too far to the left
 # or the right is worth nothing to an iteration that compares place by place.
-# Worse, it stays displaced: each token of it is computed from the displaced one to its left,
-# so the piece reproduces itself, at the wrong place, until the staircase arrives and it has to begin anew.
-# In the toy:
+# Worse, it stays displaced.
+# Each of its tokens is computed from the displaced one to its left,
+# so the piece reproduces itself, at the wrong place, until the staircase arrives and it has to begin again.
+# In the toy model:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -327,14 +334,15 @@ for t, y in enumerate(solve(toy, ids("."), ids("cat sat on a ."))):  # the answe
 #
 # ## How much does it bring?
 #
-# The theorem promises one token a round.
-# A round brings $1 + d$ if besides exactly the next $d$ places happen to come out right.
-# With $A_d$ for the probability that the next $d$ or more do,
+# The theorem promises one token per round.
+# A round brings $1 + d$ tokens if exactly $d$ further places happen to come out right.
+# Let $A_d$ be the probability that $d$ or more do.
+# Then
 #
 # $$\tau = 1 + A_1 + A_2 + \dots, \qquad\text{since } E[D] = \sum_{d \ge 1} P(D \ge d).$$
 #
-# We take trajectories on four prompts of different kinds,
-# and ask of every token beyond the first wrong one: is it right, in its place?
+# We take trajectories on four prompts of different kinds.
+# Of every token beyond the first wrong one we ask: is it right, and in its place?
 # If not, does it belong to a piece of the answer?
 
 # %%
@@ -361,7 +369,7 @@ for found in trajectories.values():
             elsewhere[place] += kind == "misplaced"
 run = [np.mean([jump >= d for jump in jumps]) for d in (1, 2, 3)]
 terms = " + ".join(f"{share:.3f}" for share in run)
-print(f"tokens a round: {1 + np.mean(jumps):.3f} = 1 + {terms} + …")
+print(f"tokens per round: {1 + np.mean(jumps):.3f} = 1 + {terms} + …")
 
 # %%
 import matplotlib.pyplot as plt
@@ -386,23 +394,23 @@ print(f"{here:.0%} are right in their place, {there:.0%} in a piece of the answe
 print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds.")
 
 # %% [markdown]
-# *Bars: tokens behind a wrong one, which the iteration cannot use.
-# Dashed: what it can.*
+# *Bars: tokens after a wrong one, which the iteration cannot use.
+# Dashed: those it can use.*
 # A token counts only if nothing to its left is wrong.
-# The one that would count next has been computed from a context whose last token was wrong,
-# and there a model is seldom right at exactly this place.
-# What it knows it knows somewhere else.
+# The next one that could count was computed from a context whose last token was wrong,
+# and then a model is seldom right at exactly this place.
+# What it knows appears somewhere else.
 #
 # ## And the clock?
 #
-# In rounds Jacobi never loses.
-# But a round is a forward with $m + 1$ rows, and the answer is worth it only if
+# Counted in rounds, Jacobi never loses.
+# But a round is a forward with $m + 1$ rows, which pays only if
 #
 # $$\tau > \frac{t(m+1)}{t(1)}.$$
 #
-# The larger $m$, the more places have a chance to be right early; the more it costs, too.
-# (Where this ratio, *needed* in the table, is below 1, a few rows were timed as no slower than one:
-# few rows are nearly free, and the stopwatch has its errors.)
+# A larger $m$ gives more places a chance to be right early, but it also costs more.
+# (Where this ratio, *needed* in the table, is below 1, a few rows were timed as faster than one.
+# Few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
 from specdec_core.race.bench import rotated
@@ -421,12 +429,12 @@ costs = measure_costs(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repe
 
 # %%
 def tau(answers):
-    """Tokens a forward, all prompts together."""
+    """Tokens per forward, all prompts together."""
     return sum(len(a.tokens) for a in answers) / sum(a.trace.target_calls for a in answers)
 
 
 def pace(answers):
-    """Tokens a second of decoding."""
+    """Tokens per second of decoding."""
     return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
 
 
@@ -460,23 +468,23 @@ print(agreement(lm, pairs))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
-axes.plot(SIZES, [steps[m] for m in SIZES], label="steps: τ, tokens a round", **style.line(1))
+axes.plot(SIZES, [steps[m] for m in SIZES], label="steps: τ, tokens per round", **style.line(1))
 needed = [costs.break_even(m + 1) for m in SIZES]
 axes.plot(SIZES, needed, label="needed to break even: t(m + 1)/t(1)", **style.line(2))
 axes.plot(SIZES, [clock[m] for m in SIZES], label="clock: times faster, measured", **style.line(3))
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xscale("log", base=2)
 axes.set_xticks(SIZES, SIZES)
-axes.set(xlabel="m, length of the guess", ylabel="tokens a round; times", ylim=(0, None))
+axes.set(xlabel="m, length of the guess", ylabel="tokens per round; times", ylim=(0, None))
 axes.legend()
-alt = "Against m: tokens a round, little above one; what a forward costs, rising; the measured speed."
+alt = "Against m: tokens per round, little above one; what a forward costs, rising; the measured speed."
 figures.save(fig, "06-clock", alt=alt, model=loaded)
 
 # %%
 best_steps, best_clock = max(SIZES, key=steps.get), max(SIZES, key=clock.get)
 losing = [m for m in SIZES if clock[m] < 0.98 and steps[m] > 1]
 lucky = [m for m in SIZES if clock[m] > 1.02 * steps[m]]
-print(f"Most tokens a round: {steps[best_steps]:.2f}, at m = {best_steps}.", end=" ")
+print(f"Most tokens per round: {steps[best_steps]:.2f}, at m = {best_steps}.", end=" ")
 print(f"Best on the clock: {clock[best_clock]:.2f} times, at m = {best_clock}.")
 if losing:
     print(f"The scoreboards disagree at m = {', '.join(map(str, losing))}: fewer forwards, yet more time.")
@@ -486,10 +494,10 @@ if lucky:
 
 # %% [markdown]
 # Does a better guess help?
-# Only the first rounds know of it; the guess is soon replaced by what the model made of it.
+# Only in the first rounds; the guess is soon replaced by what the model made of it.
 # The exception is a guess that is right from the left on:
 # if $y^0$ is what prompt lookup (chapter 05) would have drafted, the first round is a step of prompt lookup.
-# In the loop the fresh tokens on the right are all that an initialization still decides:
+# After that, the initialization only decides the fresh tokens on the right:
 
 # %%
 drafter = Jacobi(8, init="repeat")  # the runs above filled them with random tokens of the prompt
@@ -500,15 +508,17 @@ print(f"with the last token repeated: τ = {tau(repeated):.3f}")
 # %% [markdown]
 # A *trained* model can do better.
 # Consistency training (CLLM, in the reading list) shows a model its own Jacobi trajectories
-# and teaches it to jump from any of their rounds to the end; then the staircase gets wide steps.
-# That is a method with training, and another model afterwards.
+# and teaches it to jump from any of their rounds to the end, so that the staircase gains several places per round.
+# But this method needs training, and the model is a different one afterwards.
 #
 # ## With sampling
 #
-# At $T > 0$ there are no equations with one solution, but the decoder survives, because it is speculative decoding:
+# At $T > 0$ there are no equations with one solution.
+# But the decoder still works, because it is speculative decoding:
 # the last round is one fixed chain of tokens, a point-mass draft, and sample-then-match (chapter 01) is exact for it.
-# The package goes on guessing by argmax and lets the verification sample.
-# The exact law of four tokens against ordinary sampling, for a model with three tokens:
+# The package still guesses by argmax and lets the verification sample.
+# We compare the exact distribution (the *law*) of four tokens with that of ordinary sampling,
+# for a model with three tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -527,20 +537,20 @@ print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {
 # %% [markdown]
 # ## The 2-gram hidden between two rounds
 #
-# The rounds are thrown away, and yet the heat map shows that they are full of pieces of the answer.
+# The rounds are thrown away, although the heat map shows that they are full of pieces of the answer.
 # How can one collect pieces *regardless of their place*?
-# Look at what one round knows.
+# Look at what one round tells us.
 # Token $y^{t+1}_i$ is the model's choice after $x, y^t_1 \dots y^t_{i-1}$.
 # The last token it has seen is $y^t_{i-1}$.
 # So
 #
 # $$\big(\,y^{t}_{i-1},\; y^{t+1}_i\,\big), \qquad i = 1 \dots m, \quad y^t_0 = \text{the last token of the prompt},$$
 #
-# is a pair of which the model said the second after the first:
+# is a pair whose second token the model chose after the first:
 # **one token of round $t$, and the token of round $t + 1$ one place to its right.**
 # In the heat map: down one row and right one column.
-# Two neighbors of the *same* round are no such pair.
-# They were computed at the same time; neither knew of the other.
+# Two neighbors in the *same* round are not such a pair.
+# They were computed at the same time; neither depended on the other.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -566,8 +576,8 @@ print("within the second: ", in_words(same_round_pairs(second)))
 assert all(follower[WORDS[a]] == WORDS[b] for a, b in hidden)
 
 # %% [markdown]
-# Every pair of the first line is in the table of the toy.
-# Of the second line none is: this model never says *ran* after *the*, nor *sat* after *ran*.
+# Every pair of the first line is in the table of the toy model.
+# No pair of the second line is: this model never says *ran* after *the*, nor *sat* after *ran*.
 #
 # The package's drafter keeps what is needed: in each `Round`, `guess[d - 1]` and `argmax[d]` are such a pair.
 # Now the notes' own example.
@@ -600,21 +610,21 @@ for after_the in (mat, rug):
 # > The pairs between these rounds are **(sat, on), (on, the), (a, mat)**.
 # > Of the notes' three n-grams only (on, the) is one. *the* and *mat* both belong to round 1:
 # > *mat* was chosen after *a*, which stood there in round 0, and nobody has asked the model what follows *the*.
-# > The cell above shows that it could not know:
-# > two models that differ in exactly that point give the same two rounds and the same pairs.
+# > The cell above shows that the pair cannot be known:
+# > two models that differ only in what follows *the* give the same two rounds and the same pairs.
 # > And a 3-gram takes three rounds.
-# > (In its second step the note still has "sat" for the last token and finds nothing in the pool that begins with it.
-# > (sat, on) does; and the last token is *the* by then,
-# > since the guess began with *on*, which is right, so that the round settled two tokens.)
+# > (In its second step the note still takes "sat" for the last token and finds nothing in the pool that begins with it.
+# > But (sat, on) does.
+# > And the last token is *the* by then: the guess began with *on*, which is right, so the round confirmed two tokens.)
 #
 # > **The notes say …** (*lookahead article*,
 # > second observation) that between two adjacent rounds the suffix of the earlier is the prefix of the later.
-# > They share no tokens in general: compare rounds 0 and 1 of the toy.
+# > In general they share no tokens: compare rounds 0 and 1 of the toy model.
 # > What holds is that each token of the later round *continues* the earlier round's tokens to its left.
-# > (The article's example, *Paris* of round 1 at place 1 and the comma of round 2 at place 2, is a right pair;
-# > it stands at two neighboring places, though, not at the same one.)
+# > (The article's example, *Paris* of round 1 at place 1 and the comma of round 2 at place 2, is a true pair;
+# > but its tokens are at two neighboring places, not at the same one.)
 #
-# Are these pairs better than neighbors of the same round, on the real model?
+# On the real model, are these pairs better than neighbors of the same round?
 # We count how many of each kind occur in what the model really writes: its answer of 64 tokens to the same prompt.
 # Settled tokens are left out, since they are the answer.
 
@@ -655,51 +665,51 @@ print(f"On average {between:.0%} of the pairs between two rounds occur in the an
 print(f"{within:.0%} of the neighbors in one: they are {verdict} neighbors here.")
 
 # %% [markdown]
-# Pairs of a context that is wrong further left are guesses, not facts; whoever uses them must check them.
-# But they come for nothing, $m$ of them in each forward, they need no second model and no text to copy from,
-# and they do not care about places.
-# Remember more than two rounds, and they become longer.
+# Where the context is wrong further left, pairs are guesses, not facts, and must be checked before use.
+# But they come for free, $m$ of them per forward.
+# They need no second model and no text to copy from, and they do not depend on places.
+# If more than two rounds are remembered, they become longer n-grams.
 # That is the next chapter.
 #
 # ## Pitfalls
 #
 # - **The fixed point is what counts, not the guess.**
-#   Whatever the guess, the answer is the greedy one.
-#   A test that only compares texts will not notice a broken iteration; count rounds as well.
+#   The answer is the greedy one whatever the guess.
+#   A test that only compares texts will not notice a broken iteration, so count rounds as well.
 # - **Comparing with the wrong round.**
-#   $y^{t+1}_i$ confirms $y^t_i$ only if everything left of it was confirmed.
-#   Counting all equal tokens counts luck.
+#   $y^{t+1}_i$ confirms $y^t_i$ only if everything to its left was confirmed.
+#   To count all equal tokens is to count luck.
 # - **A round has $m$ or $m + 1$ rows**, depending on whether the last guess goes in.
 #   It buys the token behind a guess that is right as a whole.
 # - **Pairs within a round.**
-#   They look like 2-grams and are none.
+#   They look like 2-grams of the model but are not.
 # - **"Never worse" is about rounds.**
 #   On the clock every row beyond the flat part of $t(q)$ is paid for.
 # - **Rounding.**
-#   A forward with $m + 1$ rows may round otherwise than one with a single row;
-#   at a near tie the answers part (chapter 12).
+#   A forward with $m + 1$ rows may round differently from one with a single row;
+#   at a near tie the answers diverge (chapter 12).
 #
 # ## Summary
 #
 # - Greedy decoding is a triangular system $y = F(y)$ with one solution.
 #   One Gauss–Seidel sweep is autoregression; a Jacobi round is one forward over the whole guess.
-# - $k_{t+1} \ge k_t + 1$ until all is settled: at most $m$ rounds, and what is settled stays.
+# - $k_{t+1} \ge k_t + 1$ until all is settled: at most $m$ rounds, and settled tokens stay.
 #   The proof is one line: the next place sees the right prefix.
 # - Jacobi decoding is speculative decoding with its own last round as the draft, lossless at every temperature.
-# - Beyond the first wrong token pieces of the answer are common and useless:
-#   they stand at the wrong place, or are lost again because of what is left of them.
-#   So τ is hardly above 1, and $t(m+1)/t(1)$ eats it.
-# - Between two rounds hide the 2-grams $(y^t_{i-1}, y^{t+1}_i)$, and only these.
+# - Beyond the first wrong token, pieces of the answer are common but useless:
+#   they stand at the wrong place, or are lost again because a token to their left was wrong.
+#   So τ is hardly above 1, and $t(m+1)/t(1)$ uses up the gain.
+# - The 2-grams hidden between two rounds are $(y^t_{i-1}, y^{t+1}_i)$, and only these.
 #
 # **Can you answer these?**
 # A guess of eight tokens has its first error at place 3.
 # How many tokens are settled after the round, at least?
-# (Three: two were right, and place 3 has now seen a right prefix.)
+# (Three: two were right, and place 3 now has a right prefix.)
 # Can $y^{t+1} = y^t$ happen at a wrong answer?
 # (No: that is a fixed point, and there is only one.)
 # What is the 3-gram hidden in three rounds?
 # ($y^{t}_{i-2}, y^{t+1}_{i-1}, y^{t+2}_{i}$: a diagonal;
-# whether its last token has seen the first, and what it has seen to the left of it, is a question for chapter 07.)
+# whether its last token was computed from its first, and from which tokens to its left, is a question for chapter 07.)
 #
 # ## Further reading
 #

@@ -19,19 +19,20 @@
 #
 # > **The question of this chapter.**
 # > Jacobi's rounds are full of pieces of the answer at the wrong place.
-# > Can the model collect these pieces while it writes, check them where they fit, and do both in one forward;
-# > and what does a row of that forward have to cost for it to pay?
+# > Can the model collect these pieces while it writes, check them where they fit, and do both in one forward?
+# > And how cheap must a row of that forward be for this to pay?
 #
 # **Afterwards you can**
 #
 # - build the $W \times N$ window, the n-gram pool and the $G$ candidates from plain functions,
-#   and derive the attention mask that lets all of them share one forward;
-# - say why the method is lossless, greedily and with sampling, and why the pool may store token ids alone;
-# - derive $E$ and $S$, the expected tokens of a step,
+#   and derive the attention mask with which all of them share one forward;
+# - say why the method is lossless, greedily and with sampling, and why the pool needs to store only token ids;
+# - derive $E$ and $S$, the expected tokens per step,
 #   and say where they grow with $\log b$, where they stop, and what the ceiling is;
 # - fit the two parameters of $S$ to a run of your own and compare with the paper's;
-# - read an ablation: what the window brings, what the candidates, what the prompt;
-# - compute from $t(q)$ when all this loses, and split the work over several machines without talking during a forward.
+# - read an ablation: what the window contributes, what the candidates, what the prompt;
+# - compute from $t(q)$ when all this loses,
+#   and split the work over several machines that do not communicate during a forward.
 #
 # **Taken for granted:** chapter 06, above all its last section;
 # $t(q)$ and τ from chapter 00, sample-then-match from chapter 01.
@@ -68,24 +69,24 @@ print(loaded.why)
 # %% [markdown]
 # ## From pairs to n-grams
 #
-# Between two rounds of Jacobi's iteration hide the pairs $(y^t_{i-1},\, y^{t+1}_i)$:
-# down one row, right one column, and the model said the second token after the first.
+# Hidden between two rounds of Jacobi's iteration are the pairs $(y^t_{i-1},\, y^{t+1}_i)$:
+# down one row and right one column, the model chose the second token after the first.
 # Two changes make a method of them (Fu, Bailis, Stoica and Zhang, 2024, *lookahead decoding*).
 #
 # **Remember more rounds.**
-# Follow the diagonal over $N - 1$ remembered rounds and the new one,
-# and there is a sequence of $N$ tokens each of which was chosen after the one before.
-# For this the newest token of each diagonal must *see* the older ones of its diagonal,
+# The diagonal over $N - 1$ remembered rounds and the new one is a sequence of $N$ tokens,
+# each chosen after the one before.
+# For this the newest token of each diagonal must *see* the older tokens of its diagonal,
 # so all of them go into the forward.
 #
 # **Forget the place.**
 # An n-gram goes into a **pool** under its first token.
-# Whenever that token is the last of the text, wherever that is, the rest of the n-gram is a draft.
+# Whenever that token is the last of the text, at whatever place, the rest of the n-gram is a draft.
 # The forward that makes new n-grams also checks up to $G$ old ones.
 #
 # The rounds that are remembered form a **window** of $N - 1$ *levels*, oldest first, and $W$ *columns*.
-# The token at level $j$ and column $i$ stands at position $i + j$ relative to the **input token**,
-# the last token of the text, which itself is (level 0, column 0).
+# The token at level $j$ and column $i$ has position $i + j$ relative to the **input token**.
+# The input token is the last token of the text, and is itself (level 0, column 0).
 # For $W = 5$, $N = 4$ the positions are
 #
 # | | column 0 | 1 | 2 | 3 | 4 | in the paper's Figure 2(b) |
@@ -95,23 +96,23 @@ print(loaded.why)
 # | level 2, newest | 2 | 3 | 4 | 5 | 6 | red |
 # | new: what the forward makes | 3 | 4 | 5 | 6 | 7 | |
 #
-# A column read downwards, with the new token at its end, is an n-gram of $N$ consecutive positions:
-# $W$ of them in each forward.
+# A column read downwards, with the new token at its end, is an n-gram of $N$ consecutive positions.
+# There are $W$ of them per forward.
 #
 # ## The mask
 #
-# All rows ride in one forward, so each must see what it continues and nothing else.
-# Derive it from one sentence: **a row sees the text that it continues, and itself.**
+# All rows share one forward, so each must see what it continues and nothing else.
+# The mask follows from one sentence: **a row sees the text that it continues, and itself.**
 #
 # - (level 0, column $i$) continues the input token and level 0 up to column $i - 1$: an ordinary chain.
-# - (level $j$, column $i$) continues (level $j - 1$, column $i$), and whatever that one continues.
+# - (level $j$, column $i$) continues (level $j - 1$, column $i$) and what that one continues.
 #   So it sees its own column down to itself, and level 0 up to its column.
 # - Token $d$ of a candidate continues the input token and the candidate's first $d - 1$ tokens.
 #   It sees no other candidate and nothing of the window; and the window sees no candidate.
 #
-# Nothing else is in the mask;
-# and since each row has exactly one row that it continues, **the whole forward is a tree**, rooted at the input token.
-# Here are both, the mask from the three rules, and the parents from the word *continues*:
+# Nothing else is in the mask.
+# And since each row continues exactly one row, **the whole forward is a tree**, rooted at the input token.
+# Here are both: the mask from the three rules, and the parents from the word *continues*.
 
 # %%
 import numpy as np
@@ -140,7 +141,7 @@ def window_parents(width, count):
 
 
 # %% [markdown]
-# The same from the package, whose drafter proposes a tree, for the paper's $W = 5$, $N = 4$, $G = 2$.
+# Now the same from the package, whose drafter proposes a tree, for the paper's $W = 5$, $N = 4$, $G = 2$.
 # We fill its window and pool by hand with numbers that are easy to tell apart:
 
 # %%
@@ -174,7 +175,7 @@ figures.save(fig, "07-mask", alt=alt)
 
 # %% [markdown]
 # *Rows see columns.
-# The lines part the levels and the candidates; the colors of the window are the paper's.*
+# The lines separate the levels and the candidates; the colors of the window are the paper's.*
 # The first five columns are level 0, a triangle that repeats in every level.
 # The diagonals are the columns of the window: each row sees its own column.
 # The two small triangles are the candidates.
@@ -182,11 +183,12 @@ figures.save(fig, "07-mask", alt=alt)
 #
 # > **The notes say …** (*lookahead article*) that the one rule behind this mask is:
 # > each token sees all tokens whose number is *larger* than its own.
-# > **It is stated backwards**: no row sees a larger position, attention stays causal.
-# > And turned round it is still too much: of the 14 window tokens with a number smaller than the red 6 it sees six
-# > (printed above, with itself): blue 0, orange 1 to 4, green 5.
+# > **It is stated backwards**: no row sees a larger position, since attention stays causal.
+# > Even turned round, the rule allows too much.
+# > Of the 14 window tokens with a smaller number, the red 6 sees six (printed above, with itself):
+# > blue 0, orange 1 to 4, green 5.
 # > It does not see green 1 to 4, nor red 2 to 5, though their numbers are smaller.
-# > Numbers do not decide it, columns do.
+# > What a row sees depends on its column, not on its number.
 # > The note also says that the red 6 does not see the blue token;
 # > it does, as every row does, since the blue 0 is the input token.
 #
@@ -209,12 +211,13 @@ for columns in (15, 10, 7):
 # %% [markdown]
 # ## One step, in the open
 #
-# Four small functions: the pool's two, the check of a candidate, and the move of the window.
-# After a forward the oldest level goes, the new one comes, and since the input token has moved on by one,
-# every token of the window still stands where it arose: level $j + 1$ has become level $j$.
+# Four small functions are needed: two for the pool, one for the check of a candidate, and one that moves the window.
+# After a forward the oldest level goes and the new one comes.
+# Level $j + 1$ becomes level $j$, and the input token moves on by one,
+# so every token of the window keeps its place in the text.
 # Only the first token of the new level 0 is replaced, by the true input token.
-# (If a step wrote more than one token, the paper and we move the window by one all the same:
-# its tokens then stand further on than where they arose.
+# (If a step wrote more than one token, the paper and we still move the window by one:
+# its tokens then stand further on in the text than where they were made.
 # They are guesses.)
 
 # %%
@@ -248,9 +251,9 @@ def slide(levels, made, N):
 
 
 # %% [markdown]
-# And the step, with one forward in it.
-# It begins with a single level of $W + N - 2$ tokens;
-# $N - 2$ steps later the window is full, and the first n-grams come.
+# Then the step, with one forward in it.
+# Decoding begins with a single level of $W + N - 2$ tokens;
+# $N - 2$ steps later the window is full, and the first n-grams appear.
 
 # %%
 def step(lm, context, levels, pool, N, G):
@@ -290,38 +293,39 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 
 # %% [markdown]
 # **By hand.**
-# The model of chapter 06, which looks at one word only:
+# Take the model of chapter 06, which looks at the last word only:
 #
 # | after | . | the | cat | sat | on | a | dog | ran |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|
 # | it says | the | cat | sat | on | a | . | ran | . |
 #
-# Take $W = 3$, $N = 3$, $G = 2$, the prompt ".",
-# and for the first level, of $W + N - 2 = 4$ tokens, the input token and *dog ran cat*.
+# Let $W = 3$, $N = 3$, $G = 2$, and let the prompt be ".".
+# The first level, of $W + N - 2 = 4$ tokens, is the input token and *dog ran cat*.
 # Chapter 06 wrote *the cat sat on a* in five rounds.
 #
 # 1. **Step 1.**
 #    One level so far: (. dog ran cat).
-#    After each of its tokens the model says: (the ran . sat).
+#    After its tokens the model says: (the ran . sat).
 #    It writes *the*.
 #    There is nothing in the pool and no n-gram yet.
-#    The columns step left; level 0 is (~~dog~~ **the**, ran, cat), the input token in place of *dog*,
+#    The columns move left; level 0 is (~~dog~~ **the**, ran, cat), with the input token in place of *dog*,
 #    and level 1 is (ran, ., sat).
 # 2. **Step 2.**
-#    The newest level is (ran, ., sat), and after it the model says (. the on).
+#    The newest level is (ran, ., sat), and after its tokens the model says (. the on).
 #    The columns, downwards: (the ran .), (ran . the), (cat sat on).
 #    These go to the pool.
-#    It writes *cat*; the pool was still empty when *the* was looked up.
+#    The model writes *cat*; the pool was still empty when *the* was looked up.
 # 3. **Step 3.**
 #    The input token is *cat*.
 #    The pool has (sat on) after it: a candidate.
-#    The model agrees to both, and says *a* after them.
+#    The model agrees with both words, and says *a* after them.
 #    **Three tokens in one forward.**
 #
-# Note that *cat sat on* had arisen at places 3, 4 and 5 of the text, where it is wrong,
-# and was used at 2, 3 and 4: the pool does not care.
-# And that the first n-gram, (the ran .), is a bad one: *ran* had been said after *dog*, which the input token replaced.
-# A check costs a few rows; it does not cost a wrong word.
+# Note that *cat sat on* was made at places 3, 4 and 5 of the text, where it is wrong,
+# and was used at 2, 3 and 4: the pool does not depend on places.
+# Note also that the first n-gram, (the ran .), is a bad one:
+# *ran* was chosen after *dog*, which the input token replaced.
+# Checking a bad n-gram costs a few rows; it never leads to a wrong word.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -348,10 +352,11 @@ for t, frame in enumerate(toy_frames, start=1):
     print("        to the pool:", kept, "; writes", show(frame.emitted))
 
 # %% [markdown]
-# Now against the package, on the model and token by token: the windows, the pools and what each step writes.
-# Its first level is drawn from the prompt's tokens; with the same random stream ours is the same.
-# The window is full of wild guesses, among which near ties are common, so both run with `numerics="invariant"`:
-# then a row's best token does not depend on how many other rows there are.
+# Now we compare ours with the package on the real model, token by token:
+# the windows, the pools and what each step writes.
+# The package draws its first level from the prompt's tokens; with the same random stream ours is the same.
+# The window is full of wild guesses, among which near ties are common.
+# So both run with `numerics="invariant"`: then a row's best token does not depend on how many other rows there are.
 
 # %%
 from specdec_core.core.null import NullDrafter
@@ -377,22 +382,22 @@ for frame, done in zip(frames, stream(exact, prompt, drafter, max_new_tokens=LEN
 print(f"{len(frames)} steps; windows, pools and tokens equal the package's in {sum(same)} of them")
 
 # %% [markdown]
-# One difference remains, and it does not show in the tokens.
+# One difference remains, which does not show in the tokens.
 # We put candidates side by side, as the paper does.
-# The package puts them into one tree, in which candidates with a common beginning share its rows:
-# fewer rows for the same drafts, and one walk down the tree finds the longest match.
+# The package puts them into one tree, in which candidates with a common beginning share its rows.
+# That needs fewer rows for the same drafts, and one walk down the tree finds the longest match.
 #
 # > **The notes say …** (*lookahead article*) that the candidates are disjoint n-grams,
 # > not a tree as in SpecInfer, so that tree verification cannot be used on them.
-# > Disjoint paths from one input token *are* a tree, one that branches at its root only;
-# > and merging common beginnings changes neither the tokens nor the law.
-# > The comparison just made was between the two.
+# > Disjoint paths from one input token *are* a tree that branches at its root only.
+# > Merging common beginnings changes neither the tokens nor their distribution.
+# > The comparison above was between the two.
 #
 # ### The prompt's own n-grams
 #
-# Nothing says that the pool must be filled by the window alone.
-# With `prompt_ngrams` the package puts every n-gram of the text there as well,
-# of the prompt first and then of what has been written.
+# The pool need not be filled by the window alone.
+# With `prompt_ngrams` the package also puts every n-gram of the text there:
+# those of the prompt first, then those of what has been written.
 # With $N = 3$ and two n-grams kept for each first token:
 
 # %%
@@ -418,9 +423,9 @@ print("the package's pool is the same:", {token: list(kept) for token, kept in t
 #
 # ## Step by step
 #
-# What the run above looked like.
+# This is what the run above looked like.
 # The subscript is the position relative to the input token;
-# a column downwards, with the yellow token, is an n-gram for the pool.
+# a column read downwards, with the yellow token, is an n-gram for the pool.
 # (Without a kernel: the first steps, in which the window fills, and some later ones.)
 
 # %%
@@ -435,21 +440,21 @@ lookahead.player(frames, word, static=sorted({1, 2, 3, *winners[:3]}))
 # ## Why it is lossless
 #
 # The window's rows are **never** candidates.
-# They are scratch: whatever they hold,
-# nothing of them is written without having been checked as a candidate in a later forward.
-# What is written is what the target would have written: greedily, by the comparison in `agreed`.
+# They are scratch rows: none of their tokens is written unless it has been checked as a candidate in a later forward.
+# What is written is what the target would have written: with greedy decoding, by the comparison in `agreed`.
 #
-# With sampling, the argument is that of all fixed drafts (chapter 01).
-# The window goes on taking the target's *argmax*, also at $T > 0$.
-# A candidate is then one fixed token at each place; the law it was drawn from is a point mass;
-# and sample-then-match emits exactly $p$: draw $y$ from $p$, go on with those candidates that begin with $y$.
+# With sampling, the argument is the one for all fixed drafts (chapter 01).
+# The window still takes the target's *argmax*, also at $T > 0$.
+# A candidate is then one fixed token at each place, and the distribution it was drawn from is a point mass.
+# Sample-then-match emits exactly $p$: draw $y$ from $p$, then continue with those candidates that begin with $y$.
 # (The paper's Algorithm 4 accepts with probability $p(x)$ and renormalizes after each rejection;
-# chapter 01 showed that this is the same law.)
+# chapter 01 showed that this gives the same distribution.)
 #
-# **That is why the pool may store ids alone.**
-# Had the window *sampled* its tokens, each would have to carry the whole law it was drawn from,
-# for the test $\min(1, p/q)$.
-# With point masses $q$ is one for the token and zero elsewhere; the id says it all.
+# **That is why the pool needs to store only ids.**
+# The test $\min(1, p/q)$ of a draft that was *drawn* needs the whole distribution $q$ that it was drawn from.
+# With point masses, $q$ is one for the token and zero elsewhere, so the id is enough.
+# (And sample-then-match needs no $q$ at all:
+# it emits $y \sim p$ for any draft that was made independently of the number with which $y$ is drawn.)
 
 # %%
 n_grams = sum(len(kept) for kept in frames[-1].pool.values())
@@ -458,7 +463,8 @@ print(f"the pool after {LENGTH} tokens: {n_grams} n-grams, {as_ids / 1e3:.1f} kB
 print(f"with laws in float32, {as_laws / 1e6:.0f} MB")
 
 # %% [markdown]
-# As a number: the exact law of all answers of four tokens of a three-token model, with sampling at $T = 1$.
+# Here it is as a number: the exact distribution
+# (the *law*) of all answers of four tokens of a three-token model, with sampling at $T = 1$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -488,21 +494,23 @@ print(f"{len(answers_only(plain))} possible answers; distance of the two laws be
 print(f"a draft was accepted with probability {used:.3f}")
 
 # %% [markdown]
-# ## How many tokens a step? E and S
+# ## How many tokens per step? E and S
 #
 # Suppose a step checks $b$ drafts of $\gamma$ tokens.
-# Let $L_j$ be how many tokens of draft $j$ match.
+# Let $L_j$ be the number of tokens of draft $j$ that match.
 # The step writes $1 + \max_j L_j$ tokens.
-# If the drafts match independently of one another, each token with probability $\alpha$ after those before it,
-# then $P(L_j \ge i) = \alpha^i$, all $b$ fall short of $i$ with probability $(1 - \alpha^i)^b$, and
+# Suppose also that the drafts match independently of one another,
+# and each token matches with probability $\alpha$ if those before it did.
+# Then $P(L_j \ge i) = \alpha^i$, all $b$ fall short of $i$ with probability $(1 - \alpha^i)^b$, and
 #
 # $$E = 1 + \sum_{i=1}^{\gamma} P(\max_j L_j \ge i)
 # = 1 + \sum_{i=1}^{\gamma}\big(1 - (1 - \alpha^i)^b\big)
 # = (\gamma + 1) - \sum_{i=1}^{\gamma} (1 - \alpha^i)^b.$$
 #
 # For $b = 1$ it is $1 + \alpha + \dots + \alpha^\gamma$, as for a draft model.
-# The paper then says: good drafts are there in one step of $f$ only,
-# the other $f - 1$ steps write one token, so that the **step compression** is
+# The paper then assumes that good drafts exist in one step out of $f$ only,
+# and that the other $f - 1$ steps write one token each.
+# So the **step compression** is
 #
 # $$S = \frac{\#\text{tokens}}{\#\text{steps}} = \frac{f - 1 + E}{f}, \qquad\text{with } \gamma = N - 1,\; b = W = G.$$
 #
@@ -551,9 +559,9 @@ straight = S(alpha, f, 20, 30) + (np.log(b) - np.log(30)) / (f * np.log(1 / alph
 panels[0].plot(b, straight, color="black", linewidth=1, label="slope 1/(f ln(1/α))")
 panels[0].axhline((f - 1 + 5) / f, color="#7F7F7F", linestyle=(0, (5, 2)), linewidth=1)
 panels[0].annotate("ceiling of N = 5", (1.1, (f - 1 + 5) / f), (0, 3), textcoords="offset points", fontsize=8)
-for axes, title in zip(panels, ("S, tokens a step", "Steps for 100 tokens")):
+for axes, title in zip(panels, ("S, tokens per step", "Steps for 100 tokens")):
     axes.set_xscale("log")
-    axes.set(xlabel="b = W = G, drafts a step", title=title)
+    axes.set(xlabel="b = W = G, drafts per step", title=title)
     axes.legend(fontsize=8)
 alt = "Left: S against log b, straight, then flat below a ceiling. Right: steps for 100 tokens, a bent curve."
 quoted = [f"α = {alpha}, f = {f} (arXiv:2402.02057, Figure 4)"]
@@ -569,7 +577,7 @@ for size in (5, 10, 20):
     print(f"ceiling {(f - 1 + size) / f:.3f}, bent to it beyond b = {alpha ** -(size - 1):.0f}")
 
 # %% [markdown]
-# What the notes make of this does not all survive.
+# Not all of the notes' conclusions from this survive.
 # The numbers in the three boxes come from the functions above.
 
 # %% jupyter={"source_hidden": true}
@@ -586,7 +594,7 @@ display(Markdown(
     f"{5 - E(alpha, 4, 60):.2f}.\n\n"
     "> **The notes say …** (both), after the paper's abstract, that the number of *steps* falls linearly with "
     "$\\log(\\text{FLOPs})$. **$S$ is linear in $\\log b$**, up to its ceiling; the steps are $m/S$, a "
-    "reciprocal, and the right panel is bent. (FLOPs a step are proportional to the rows, $2b(N-1)$ for "
+    "reciprocal, and the right panel is bent. (FLOPs per step are proportional to the rows, $2b(N-1)$ for "
     "$W = G$, so at fixed $N$ their logarithm is $\\log b$ plus a constant.) Over one doubling the two can "
     "hardly be told apart. Over five, from $b = 1$ to 32 with $N = 20$, far below the ceiling, each saves fewer "
     f"of 100 steps than the one before: {saved}."
@@ -611,8 +619,8 @@ display(Markdown(
 # ## A curve of our own
 #
 # Now live: $N = 5$, $W = G$ from 1 to 15, on two requests, without the prompt's n-grams.
-# All settings of this chapter take turns on each prompt, with the same loop and the same baseline;
-# and answers are short, so that the chapter stays short.
+# All settings of this chapter take turns on each prompt, with the same loop and the same baseline.
+# The answers are short, so that the chapter stays short.
 # The first $N - 2$ steps of each run only fill the window, which lowers $S$ a little.
 
 # %%
@@ -666,12 +674,12 @@ print(agreement(lm, pairs))
 
 # %%
 def compression(shape):
-    """S: tokens a step, all prompts together."""
+    """S: tokens per step, all prompts together."""
     return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.target_calls for a in runs[shape])
 
 
 def pace(shape):
-    """Tokens a second of decoding."""
+    """Tokens per second of decoding."""
     return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.decode_seconds for a in runs[shape])
 
 
@@ -704,7 +712,7 @@ axes.plot([15], [row[5]], label=label, **{**theirs, "linestyle": "none"})
 axes.set_xscale("log")
 axes.set_xticks(CURVE, CURVE)
 axes.minorticks_off()
-axes.set(xlabel="b = W = G, with N = 5", ylabel="S, tokens a step")
+axes.set(xlabel="b = W = G, with N = 5", ylabel="S, tokens per step")
 axes.legend(fontsize=8, loc="upper left")
 axes.set_ylim(0.95, max(ceiling, S(alpha, f, 5, 40)) * 1.25)
 alt = "S against log b: measured points, a fitted curve and its ceiling; the paper's fit, quoted."
@@ -712,10 +720,9 @@ quoted = [f"α = {alpha}, f = {f}, S = {row[5]} (arXiv:2402.02057, Figure 4, Tab
 figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=quoted)
 
 # %% [markdown]
-# Two parameters and five points of two short answers:
-# the curve's shape is worth looking at, the third digit of $\alpha$ is not.
-# $\alpha$ and $f$ also lean on each other
-# (rarer good steps with better drafts look much like frequent ones with worse).
+# There are two parameters, and five points from two short answers.
+# The shape of the curve is worth looking at, the digits of $\alpha$ are not: $\alpha$
+# and $f$ can be traded for each other (rare good steps with better drafts look much like frequent ones with worse).
 # Is $S$ straight in $\log b$?
 # Piece by piece:
 
@@ -723,7 +730,7 @@ figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=quoted)
 for (w, _, low), (v, _, high) in zip(points, points[1:]):
     doublings = np.log2(v / w)
     by_fit = (fit.S(v, 4) - fit.S(w, 4)) / doublings
-    print(f"from b = {w:2} to {v:2}: {(high - low) / doublings:+.2f} a doubling; the fit says {by_fit:+.2f}")
+    print(f"from b = {w:2} to {v:2}: {(high - low) / doublings:+.2f} per doubling; the fit says {by_fit:+.2f}")
 until = fit.alpha ** -4 if fit.alpha > 0 else float("inf")
 print(f"By the fit the curve bends towards its ceiling, {ceiling:.2f}, from about b = {until:.0f} on.")
 depths = [answer.trace.acceptance_by_depth() for answer in runs[5, 15, 15, False]]
@@ -732,18 +739,19 @@ for depth in range(1, 5):
     print(f"W = G = 15, depth {depth}: a token accepted in {accepted} of the {tested} steps that got there")
 
 # %% [markdown]
-# Acceptance by depth is a check on the model behind the fit: one $\alpha$ for all depths.
-# (At depth 1 it counts steps with candidates, and in how many of them any was right.)
+# Acceptance by depth is a check on the model behind the fit, which has one $\alpha$ for all depths.
+# (At depth 1 it counts the steps with candidates, and those of them in which a candidate was right.)
 
 # %% [markdown]
 # ## The ablation
 #
-# What does the window bring, what do the candidates, what does the prompt?
-# The paper's Table 3 takes them apart (7B model, MT-Bench, A100).
-# Its nine settings again: unscaled, for which only steps count here,
+# What do the window, the candidates and the prompt contribute?
+# The paper's Table 3 separates them (7B model, MT-Bench, A100).
+# Here are its nine settings again: unscaled, for which only the steps matter here,
 # and with $W$ and $G$ divided by 5, for a machine with less to spare.
-# *Prompt* says whether the prompt's n-grams are pooled, *clock* how many times faster than ordinary decoding it is
-# (by two short answers: a tenth more or less is the error of the stopwatch).
+# *Prompt* says whether the prompt's n-grams are pooled.
+# *Clock* says how many times faster than ordinary decoding it is
+# (from two short answers, so the stopwatch may be wrong by a tenth).
 # The paper's columns are **quoted**.
 
 # %%
@@ -779,9 +787,9 @@ axes.axvline(lookup, color="black", linestyle="--", linewidth=1, label="prompt l
 axes.set_yticks(place, names)
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
-axes.set(xlabel="S, tokens a step; bars begin at ordinary decoding, 1", xlim=(0.97, None))
+axes.set(xlabel="S, tokens per step; bars begin at ordinary decoding, 1", xlim=(0.97, None))
 axes.legend(fontsize=8, loc="upper right")
-alt = "Tokens a step for seven settings of (N, W, G), unscaled and scaled, beside the paper's, quoted."
+alt = "Tokens per step for seven settings of (N, W, G), unscaled and scaled, beside the paper's, quoted."
 quoted = ["S of the paper's Table 3 (arXiv:2402.02057; LLaMA-2-Chat-7B, MT-Bench, A100)"]
 figures.save(fig, "07-ablation", alt=alt, model=loaded, quoted=quoted)
 
@@ -789,21 +797,23 @@ figures.save(fig, "07-ablation", alt=alt, model=loaded, quoted=quoted)
 narrow, single = compression((5, 1, 30, False)), compression((5, 30, 1, False))
 balanced = compression((5, 15, 15, False))
 best = "the best" if balanced >= max(narrow, single) else "not the best"
-print(f"30 candidates, but a window of one column: S = {narrow:.2f}; one n-gram a step feeds the pool.")
+print(f"30 candidates, but a window of one column: S = {narrow:.2f}; one n-gram per step feeds the pool.")
 print(f"A window of 30 columns, but one candidate: S = {single:.2f}.")
 print(f"15 of each: S = {balanced:.2f}, {best} of the three without the prompt.")
 print(f"With the prompt's n-grams that becomes {compression((5, 15, 15, True)):.2f},", end=" ")
 print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 
 # %% [markdown]
-# A window of one column with the prompt's n-grams lives on repetition alone, like prompt lookup.
-# The wide window adds what the text has not yet said, and where answers repeat nothing it is all there is.
+# A window of one column with the prompt's n-grams depends on repetition alone, like prompt lookup.
+# The wide window adds what the text has not said yet.
+# Where answers repeat nothing, it is the only source of drafts.
 #
 # ## When it loses
 #
 # A step with $q$ rows must write $t(q)/t(1)$ tokens to be worth its time.
-# $S$ grows with the logarithm of the rows; $t(q)$ grows in proportion to them from the corner on (chapter 00).
-# So however large the corner, **beyond it the window must lose**, and the best setting stands just before.
+# $S$ grows with the logarithm of the rows; from the corner on, $t(q)$ grows in proportion to them (chapter 00).
+# So wherever the corner is, **beyond it a larger window gains less than it costs**,
+# and the best setting is near the corner.
 
 # %%
 from specdec_core.measure import measure_costs
@@ -855,7 +865,7 @@ figures.save(fig, "07-clock", alt=alt, model=loaded)
 best = max(CURVE, key=gain.get)
 most = max(CURVE, key=lambda w: compression((5, w, w, False)))
 S_most = compression((5, most, most, False))
-print(f"Most tokens a step at W = G = {most}: S = {S_most:.2f}, on the clock {gain[most]:.2f}.")
+print(f"Most tokens per step at W = G = {most}: S = {S_most:.2f}, on the clock {gain[most]:.2f}.")
 print(f"Fastest at W = G = {best}: {gain[best]:.2f} times ordinary decoding.")
 if gain[best] < 1:
     print("This machine is one of those on which lookahead decoding loses at every width tried.")
@@ -868,19 +878,20 @@ print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) 
 # The paper itself reports smaller gains on an RTX 3090 than on an A100.
 # (It also had to write the mask into FlashAttention, which otherwise knows the causal triangle only;
 # that brought about 20 % more, *quoted*.
-# An engine that cannot take a mask of one's own cannot run this method.)
+# An engine that accepts no mask but its own cannot run this method.)
 # Large batches are the same case:
-# a server that decodes many requests in one forward has put its own rows where the window would go.
-# At $B$ requests the forward has $qB$ rows, and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
+# a server that decodes many requests in one forward uses the rows that the window would need.
+# With $B$ requests the forward has $qB$ rows,
+# and the corner is reached $B$ times sooner (chapter 11 measures $t(q, B)$).
 #
 # ## Lookahead parallelism
 #
-# One way out: bring more machines.
+# One way out is to use more machines.
 # The columns of the window do not see each other, except for level 0; the candidates do not see each other at all.
 # So each of several *ranks*, with a whole copy of the model, takes **some leaves of the tree and their ancestors**.
-# During the forward nobody needs anything from the others.
-# Afterwards they exchange what each row's best token is, and all verify the same.
-# The price: rows that several leaves need, the input token and level 0, are computed more than once.
+# During the forward no rank needs anything from the others.
+# Afterwards they exchange each row's best token, and all verify the same tree.
+# The price is that rows which several leaves need, the input token and level 0, are computed more than once.
 # In the setting of the paper's Figure 3, four ranks, $W = 5$, $N = 4$, $G = 2$:
 
 # %%
@@ -905,8 +916,8 @@ for name, divide in (("the package", shares), ("ours", share_out)):
     print(f"{name}: {len(tree.tokens)} rows, {sum(counts)} computed, at most {max(counts)} on a rank")
 
 # %% [markdown]
-# What must be exchanged after a forward, for 120 rows: 8 bytes a row if only the best tokens are sent,
-# which is enough for greedy decoding; a row of logits each for sampling.
+# What must be exchanged after a forward of 120 rows?
+# For greedy decoding the best tokens are enough, at 8 bytes per row; for sampling, each row of logits must be sent.
 # Keys and values are never sent:
 # a rank that lacks some of the accepted tokens computes them again in front of its next share.
 
@@ -914,13 +925,13 @@ for name, divide in (("the package", shares), ("ours", share_out)):
 # NBVAL_CHECK_OUTPUT
 rows_sent = theory.lookahead_step_tokens(15, 5, 15)
 as_logits = rows_sent * lm.vocab_size * 4
-print(f"best tokens: {rows_sent * 8} bytes a step; logits: {as_logits / 1e6:.1f} MB a step")
+print(f"best tokens: {rows_sent * 8} bytes per step; logits: {as_logits / 1e6:.1f} MB per step")
 
 # %% [markdown]
-# Now two ranks in earnest: two processes of `torch.distributed`, each with the model, on this machine.
+# Now we run two ranks: two processes of `torch.distributed`, each with the model, on this machine.
 # (On one machine they share its cores, so nothing gets faster;
-# what is shown is that the tokens are the same and the forwards narrower.)
-# `numerics="invariant"` makes a token's bits independent of who else is in the forward.
+# the run shows that the tokens are the same and the forwards narrower.)
+# `numerics="invariant"` makes a token's bits independent of the other rows in the forward.
 
 # %%
 import dataclasses
@@ -966,21 +977,22 @@ for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
     print(f"{name:11}: {len(row)} forwards, {np.mean(row):.1f} rows in the mean, at most {max(row)}")
 
 # %% [markdown]
-# The gain is bounded by the rows that cannot be shared and by the steps' own number:
-# more ranks allow more columns at the same time a step, and $S$ answers with a logarithm.
-# Where one machine has a flat $t(q)$ to spare anyway, a second one has nothing to do.
+# The gain is bounded in two ways.
+# Some rows cannot be shared out.
+# And more ranks allow more columns in the same time per step, but $S$ grows only with their logarithm.
+# If one machine runs all rows in about $t(1)$, a second one cannot shorten the step.
 # (*Quoted:* up to 4 times ordinary decoding with several GPUs on code completion, says the abstract of the paper.)
 #
 # ## Pitfalls
 #
 # - **Positions are not row numbers.**
 #   Row (level $j$, column $i$) has position $i + j$.
-#   Give rows their row number as position and the window still "works", with worse n-grams: nothing fails but $S$.
+#   If rows get their row number as position, the window still "works", but with worse n-grams: only $S$ shows it.
 # - **The input token belongs to level 0.**
-#   Leave last step's guess there and every n-gram of column 0 begins with a token that was not written.
+#   If the last step's guess stays there, every n-gram of column 0 begins with a token that was not written.
 # - **An n-gram of column 0 may be a hybrid:** its second token was made after the guess that the input token replaced.
 #   It is checked like any other.
-# - **A pool without a bound** grows with every step.
+# - **A pool without a limit** grows with every step.
 #   Keep the most recent $G$ for each first token.
 # - **Committing window rows.**
 #   Keys and values of the window and of failed candidates must leave the cache.
@@ -993,19 +1005,20 @@ for name, row in zip(("one rank", "rank 0 of 2", "rank 1 of 2"), widths):
 #
 # ## Summary
 #
-# - The window remembers $N - 1$ Jacobi rounds at $W$ columns; a column with its new token is an n-gram;
-#   the pool keeps it under its first token; up to $G$ are checked where they fit.
-#   All in one forward of $(W + G)(N - 1)$ rows.
+# - The window remembers $N - 1$ Jacobi rounds in $W$ columns.
+#   A column with its new token is an n-gram;
+#   the pool keeps it under its first token, and up to $G$ are checked where they fit.
+#   All this takes one forward of $(W + G)(N - 1)$ rows.
 # - The mask follows from one sentence: a row sees the text that it continues.
 #   It is a tree.
-# - Lossless, because the window is never written unchecked;
-#   with sampling because a draft is a point mass, for which ids suffice.
+# - It is lossless, because nothing of the window is written unchecked;
+#   with sampling, because a draft is a point mass, for which ids suffice.
 # - $E = (\gamma + 1) - \sum_i (1 - \alpha^i)^b$ and $S = (f - 1 + E)/f$:
 #   linear in $\log b$ up to $b \approx \alpha^{-\gamma}$, never above $(f - 1 + N)/f$.
 #   Steps are $1/S$, hence not linear in $\log b$.
-# - Rows are paid in proportion beyond the corner of $t(q)$, tokens come with their logarithm:
-#   the best window is a small one on a small machine, and on a busy server none.
-# - Ranks can share the leaves of the tree without a word during the forward, and agree on the same tokens.
+# - Beyond the corner of $t(q)$ the time grows in proportion to the rows, the tokens only with their logarithm.
+#   So the best window is a small one on a small machine, and none on a busy server.
+# - Ranks can share the leaves of the tree, without communication during the forward, and agree on the same tokens.
 #
 # **Can you answer these?**
 # Which positions does the green 3 of Figure 2(b) see?

@@ -159,7 +159,7 @@ check("07.4", remember)
 # %% [markdown] question="07.5"
 # title: Step compression
 # objective: compute S from α, f, N and the number of candidates
-# prerequisite: 07, "How many tokens a step? E and S"
+# prerequisite: 07, "How many tokens per step? E and S"
 # points: 2
 # difficulty: 2
 # minutes: 8
