@@ -17,28 +17,35 @@
 # %% [markdown]
 # # 00 · Start here
 #
-# > **The question of this chapter.** A language model writes one token per pass. Why can it *check* eight guessed
-# > tokens in little more time than it needs to write one, and where does that stop?
+# > **The question of this chapter.**
+# > A language model writes one token per pass.
+# > Why can it *check* eight guessed tokens in little more time than it needs to write one, and where does that stop?
 #
 # **Afterwards you can**
 #
-# - race ordinary decoding against a speculative method, and read both scoreboards: passes and seconds;
+# - race ordinary decoding against a speculative method, and read both scoreboards, forwards and seconds;
 # - say what one token costs, without a key-value cache and with one;
-# - measure how the time of a pass grows with the tokens in it, and explain the curve with two numbers of your machine;
+# - measure how the time of a forward grows with its tokens, and explain the curve with two numbers of your machine;
 # - tell from that curve, before any race, how good a draft has to be.
 #
-# **Taken for granted:** some Python, and a rough idea of what a language model does: tokens go in, a score for
-# each possible next token comes out. No probability theory yet, and no GPU.
+# **Taken for granted:** some Python, and a rough idea of what a language model does:
+# tokens go in, and a score for each possible next token comes out.
+# No probability theory yet, and no GPU.
 #
-# **Time:** 25 minutes of reading. The cells take little more than a minute on two CPU cores; run them in order, with nothing
-# else going on, because half of them use a stopwatch.
+# **Time:** 25 minutes of reading.
+# The cells take little more than a minute on two CPU cores.
+# Run them in order, with nothing else going on, because half of them use a stopwatch.
+#
+# The boxes **The notes say …** examine single statements of four sets of reading notes from which this book grew.
+# The appendix collects them.
 
 # %% [markdown]
 # ## Set up
 #
-# The first cell of every chapter is this one. Where the package is installed, as after `make lab` or on Binder, it
-# does nothing. In a bare Python, or on Colab, it installs the package from a checkout of the repository, and pip
-# adds only what is missing.
+# The first cell of every chapter is this one.
+# Where the package is installed, as after `make lab` or on Binder, it does nothing.
+# In a bare Python, or on Colab, it installs the package from a checkout of the repository,
+# and pip adds only what is missing.
 
 # %%
 import importlib.util
@@ -55,8 +62,10 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %% [markdown]
-# Now a model. The default is SmolLM2-135M-Instruct: small enough for a laptop, fetched once (93 MB) and kept. `load` takes a
-# GPU if there is one, and 16-bit numbers if the hardware computes with them; it says what it chose.
+# Now a model.
+# The default is SmolLM2-135M-Instruct: small enough for a laptop, fetched once (93 MB) and kept.
+# `load` takes a GPU if there is one, and 16-bit numbers if the hardware computes with them.
+# It says what it chose.
 
 # %%
 from specdec_core.model.lm import CachedLM
@@ -69,27 +78,36 @@ lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
-# With 135 million parameters it often writes nonsense. That does not matter here: the methods of this book promise
-# to return *what the model would have written anyway*, only sooner. Good or bad, the text is the model's own.
+# With 135 million parameters it often writes nonsense.
+# That does not matter here:
+# the methods of this book promise to return *what the model would have written anyway*, only sooner.
+# Good or bad, the text is the model's own.
 #
 # ## One race in one minute
 #
-# **Autoregressive decoding** is the ordinary way. One pass of the model, a *forward*, reads the text so far and
-# scores every possible next token; one is appended, and the next forward begins. In this chapter it is the best one, which is
-# called *greedy* decoding; chapter 01 draws it at random. Fifty tokens take fifty forwards, one after the other.
+# **Autoregressive decoding** is the ordinary way.
+# One pass of the model, a *forward*, reads the text so far and scores every possible next token.
+# One of them is appended, and the next forward begins.
+# In this chapter the token with the best score is appended, which is called *greedy* decoding.
+# (Chapter 01 draws it at random.)
+# Fifty tokens take fifty forwards, one after the other.
 #
-# **Speculative decoding** puts a cheap guess in front. Somebody, the *draft*, proposes the next few tokens. The model,
-# now called the *target*, takes all of them into one forward, which scores each position at once. We keep the
-# proposed tokens for as long as each is what the target would have written, and at the first that is not, we take
-# the target's own token instead. So a forward yields at least one token, as before, and at best all the proposed ones
-# and one more.
+# **Speculative decoding** puts a cheap guess in front: a *draft* of the next few tokens.
+# The model, now called the *target*, reads all of them in one forward, which scores every position at once.
+# We keep the drafted tokens for as long as each is what the target would have written.
+# At the first that is not, we take the target's own token instead.
+# One such turn of the loop, a draft, a forward and a check, is a *step*.
+# A step writes at least one token, as before, and at best all the drafted ones and one more.
 #
-# Who proposes? Nearly every chapter of this book answers that differently. The simplest answer is **prompt
-# lookup**: find the last few tokens somewhere earlier in the text, and propose what followed them there. It needs no
-# second model and no training.
+# Who writes the draft?
+# Nearly every chapter of this book answers that differently.
+# The simplest answer is **prompt lookup**:
+# find the last few tokens somewhere earlier in the text, and draft what followed them there.
+# It needs no second model and no training.
 #
-# We race the two on two requests: one asks for a small change in a function and for the whole function back, the
-# other for the opening of a novel. They were picked because they show the two ways this can end.
+# We race the two on two requests:
+# one asks for a small change in a function and for the whole function back, the other for the opening of a novel.
+# They were chosen because they show the two ways this can end.
 
 # %%
 from specdec_core.race.workloads import encode, own
@@ -101,8 +119,8 @@ for task, question in tasks.items():
     print(f"{task}: {len(prompts[task])} tokens\n    {question.turns[0].splitlines()[0]}\n")
 
 # %% [markdown]
-# Both methods go through the same loop, `generate`; autoregression is the method whose draft is always empty. They
-# take turns, three times over, so that a busy moment of the machine hits both.
+# Both methods run in the same loop; autoregression is the method whose draft is always empty.
+# They take turns, three times over, so that a busy moment of the machine hits both.
 
 # %%
 from specdec_core.core.null import NullDrafter
@@ -120,11 +138,13 @@ for _ in range(REPEATS):
         answers.append(generate(lm, prompts[task], drafter(), max_new_tokens=LENGTH, stop=stop))
 
 # %% [markdown]
-# There are two scoreboards. The first counts **steps**: $\tau$, the tokens that a forward of the target yields on average.
-# Autoregression has $\tau = 1$; a method with drafts cannot have less. The second is the **clock**: tokens a second,
-# and how many times faster than autoregression that is. (The time to read the prompt is the same for both and is
-# left out. Of the three repeats each column gives the middle one, and in brackets the slowest and the fastest. The ratio is taken
-# repeat by repeat, so its middle one need not be the ratio of the two middle speeds.)
+# There are two scoreboards.
+# The first counts **steps**: $\tau$ is the number of tokens per forward of the target, on average.
+# Autoregression has $\tau = 1$; a method with drafts cannot have less.
+# The second is the **clock**: tokens per second, and how many times faster than autoregression that is.
+# (The time to read the prompt is the same for both and is left out.
+# Of the three repeats each column gives the middle one, and in brackets the slowest and the fastest.
+# The ratio is taken repeat by repeat, so its middle value need not be the ratio of the two middle speeds.)
 
 # %%
 from statistics import median
@@ -168,7 +188,9 @@ alt = "Bars for two tasks and two methods. Left, tokens a forward; right, speed 
 figures.save(fig, "00-race", alt=alt, model=loaded)
 
 # %% [markdown]
-# *Dashed: autoregression. Diamonds: the single repeats.* Do the scoreboards agree?
+# *Dashed: autoregression.
+# Diamonds: the single repeats.*
+# Do the scoreboards agree?
 
 # %%
 for task in tasks:
@@ -187,9 +209,11 @@ for task in tasks:
     print(f"{task}: {tau:.2f} tokens a forward, {gain:.2f} times as fast.\n    {verdict}\n")
 
 # %% [markdown]
-# The whole chapter is about the gap between these two numbers. But first look at the winner at work. Each step is one forward.
-# A token marked in blue was drafted and accepted; the others are the target's own. Move the slider (on a page without a kernel
-# you see the whole run instead).
+# The whole chapter is about the gap between these two numbers.
+# But first, look at the winner at work.
+# Each step is one forward.
+# A token marked in blue was drafted and accepted; the others are the target's own.
+# Move the slider (on a page without a kernel you see the whole run instead).
 
 # %%
 from specdec_core.viz.replay import replay
@@ -197,8 +221,10 @@ from specdec_core.viz.replay import replay
 replay(runs["edit code", PromptLookup][0].trace, tokenizer)
 
 # %% [markdown]
-# Long blue stretches are code that the model copied from the request; a stretch ends where it departs from it. (A draft
-# may be right beyond the length that we asked for; what is beyond is accepted and then cut off.) And here is the loser:
+# Long blue stretches are code that the model copied from the request.
+# A stretch ends where the answer differs from the request.
+# (A draft may be right beyond the length that we asked for; what is beyond is accepted and then cut off.)
+# And here is the loser:
 
 # %%
 replay(runs["write", PromptLookup][0].trace, tokenizer)
@@ -206,9 +232,10 @@ replay(runs["write", PromptLookup][0].trace, tokenizer)
 # %% [markdown]
 # ## Is it the same text?
 #
-# It must be, or the race means nothing. With exact arithmetic it always is: a drafted token is kept only if the
-# target would have written it. Computers round, though, and the rounding of a forward can depend on how many tokens are
-# in it. Once in a while two candidates are so close that this tips the choice, and from there the texts differ.
+# It must be, or the race means nothing.
+# With exact arithmetic it always is: a drafted token is kept only if the target would have written it.
+# Computers round, though, and the rounding of a forward can depend on how many tokens are in it.
+# Sometimes two candidates are so close that this tips the choice, and from there on the texts differ.
 
 # %%
 for task in tasks:
@@ -220,8 +247,10 @@ for task in tasks:
         print(f"{task}: the same up to token {same}, then a near tie")
 
 # %% [markdown]
-# If that bothers you, ask for `numerics="invariant"`. Every forward is then padded to one width, and each token is computed with
-# the same roundings whatever else was drafted. It is slower, and it turns "the same up to rounding" into "the same":
+# If that bothers you, ask for `numerics="invariant"`.
+# Every forward is then padded to one width,
+# and each token is computed with the same roundings, whatever else was drafted.
+# That is slower, and it turns "the same up to rounding" into "the same":
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -232,14 +261,16 @@ for task, prompt in prompts.items():
     print(f"{task}: identical {plain.tokens == drafted.tokens}")
 
 # %% [markdown]
-# Chapter 12 takes this apart. Until then, read "lossless" as "the same law, up to rounding".
+# Chapter 12 takes this apart.
+# Until then, read "lossless" as "the same text, up to rounding".
 
 # %% [markdown]
 # ## What one token costs
 #
 # ### Without a cache
 #
-# The loop one writes first is this one: hand the whole text to the model, take the last row of scores, append, repeat.
+# The first loop that one would write is this:
+# hand the whole text to the model, take the last row of scores, append the best token, repeat.
 
 # %%
 import torch
@@ -252,14 +283,17 @@ with torch.no_grad():
 print(repr(tokenizer.decode(ids[0, -4:])))
 
 # %% [markdown]
-# The $n$-th token makes the model read $n$ tokens, nearly all of which it has read before. If reading $n$ tokens takes a
-# time proportional to $n$, then writing $m$ tokens takes $1 + 2 + \dots + m \approx m^2/2$ times as long as reading one.
+# The $n$-th token makes the model read $n$ tokens, nearly all of which it has read before.
+# If reading $n$ tokens takes a time proportional to $n$,
+# then writing $m$ tokens takes $1 + 2 + \dots + m \approx m^2/2$ times as long as reading one.
 #
 # ### With a cache
 #
-# What the model computes *at* a position depends only on that position and those before it, so it need not be
-# computed twice. What later positions ask of it, a *key* and a *value* vector per layer, is kept: the **KV cache**. Then a forward reads
-# one new token, and only attention looks back, over stored vectors.
+# What the model computes *at* a position depends only on that position and those before it.
+# So it need not be computed twice.
+# Later positions need from it only a *key* and a *value* vector per layer.
+# These are kept, and that store is the **KV cache**.
+# Then a forward reads one new token, and only attention looks back, over stored vectors.
 
 # %%
 from specdec_core.measure import measure_costs, measure_uncached
@@ -286,8 +320,9 @@ for length, new in zip(lengths, cached):
     print(f"{1e3 * new:5.1f} ms with: {old / new:4.1f} times")
 
 # %% [markdown]
-# Look at the curve without a cache from the other side. Each of its points is *one* forward over many tokens, and it is
-# far cheaper than so many forwards over one token each:
+# Now read the curve without a cache in another way.
+# Each of its points is *one* forward over many tokens.
+# It is far cheaper than that many forwards over one token each:
 
 # %%
 length = lengths[-1]
@@ -296,26 +331,36 @@ print(f"one forward over {length} tokens:    {1e3 * whole.t(length):8.0f} ms, {s
 print(f"{length} forwards over one token each: {1e3 * length * cached[-1]:6.0f} ms")
 
 # %% [markdown]
-# Tokens that are *known* are cheap to read together. Tokens that are yet to be written are not known; that is what a draft is for.
+# Tokens that are *known* are cheap to read together.
+# Tokens that are still to be written are not known; that is what a draft is for.
 #
 # ## t(q): the time of a forward with q tokens in it
 #
-# Let $t(q)$ be the time of one forward with $q$ new tokens, its *rows*, after a context that is already cached. Writing a token takes
-# $t(1)$. Checking a draft of $\gamma$ tokens takes $t(\gamma + 1)$, because the last token of the text has to go in as well.
+# Let $t(q)$ be the time of one forward with $q$ new tokens, its *rows*, after a context that is already cached.
+# Writing a token takes $t(1)$.
+# Checking a draft of $\gamma$ tokens takes $t(\gamma + 1)$, because the last token of the text has to be read as well.
 #
-# **What to expect.** A forward does two things with each weight of the model. It *reads* it from memory, once, however many rows
-# there are. And it *computes* with it: one multiplication and one addition for each row. With $P$ weights of $b$ bytes, a memory that
-# delivers $B$ bytes a second, and a processor that does $F$ operations a second,
+# **What to expect.**
+# A forward does two things with each weight of the model.
+# It *reads* it from memory, once, however many rows there are.
+# And it *computes* with it: one multiplication and one addition for each row.
+# With $P$ weights of $b$ bytes, a memory that delivers $B$ bytes per second,
+# and a processor that does $F$ operations per second,
 #
-# $$t(q) \;\ge\; \max\Big(\underbrace{\frac{bP}{B}}_{\text{reading}},\;\underbrace{\frac{2Pq}{F}}_{\text{computing}}\Big),
+# $$t(q) \;\ge\;
+# \max\Big(\underbrace{\frac{bP}{B}}_{\text{reading}},\;\underbrace{\frac{2Pq}{F}}_{\text{computing}}\Big),
 # \qquad\text{the two being equal at}\quad q^* = \frac{b}{2}\cdot\frac{F}{B}.$$
 #
-# For $q < q^*$ the forward waits for the memory (it is *memory-bound*) and more rows cost nothing; beyond $q^*$ it is *compute-bound*
-# and each row costs its share. Note what has dropped out of $q^*$: the size of the model.
+# For $q < q^*$ the forward waits for the memory (it is *memory-bound*) and more rows cost nothing;
+# beyond $q^*$ it is *compute-bound* and each row costs its share.
+# Note that the size of the model has dropped out of $q^*$.
 #
-# **By hand.** Take $P$ = 135 million weights of $b$ = 2 bytes, $B$ = 20 GB/s and $F$ = 200 GFLOP/s. Reading takes
-# 0.27 GB / 20 GB/s = 13.5 ms. One row computes 0.27 GFLOP, which takes 1.35 ms. So ten rows are free, $q^* = 10$, and
-# forty take 54 ms. The same numbers from the package:
+# **By hand.**
+# Take $P$ = 135 million weights of $b$ = 2 bytes, $B$ = 20 GB/s and $F$ = 200 GFLOP/s.
+# Reading takes 0.27 GB / 20 GB/s = 13.5 ms.
+# One row computes 0.27 GFLOP, which takes 1.35 ms.
+# So ten rows are free, $q^* = 10$, and forty take 54 ms.
+# The same numbers from the package:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -327,8 +372,10 @@ for q in (1, 10, 40):
     print(f"q = {q:2}: at least {1e3 * roofline(q, 2 * 135e6, 135e6, **example):.1f} ms")
 
 # %% [markdown]
-# **Your machine.** Two short measurements give $B$ and $F$: adding up an array far larger than the processor's own caches, and
-# multiplying two square matrices in the model's number format.
+# **Your machine.**
+# Two short measurements give $B$ and $F$.
+# One adds up an array far larger than the processor's own caches;
+# the other multiplies two square matrices in the model's number format.
 
 # %%
 from time import perf_counter
@@ -364,7 +411,8 @@ print(f"reading: {1e3 * b * P / B:.2f} ms a forward; computing: {1e3 * 2 * P / F
 print(f"corner at q = {corner:.1f}")
 
 # %% [markdown]
-# **And t(q) itself**, for $q$ = 1 to 128. The widths take turns, as the methods did.
+# **And t(q) itself**, for $q$ = 1 to 128.
+# The widths take turns, as the methods did.
 
 # %%
 from specdec_core.viz import forward_cost
@@ -375,8 +423,10 @@ alt = "Time of a forward by its rows: flat at first, then rising in proportion; 
 figures.save(fig, "00-forward-cost", alt=alt, model=loaded)
 
 # %% [markdown]
-# Each line says something. The dotted one is what the same $q$ tokens would take one by one; the distance from the curve up to it is
-# all that speculation can ever win. The dash-dotted one is the floor just derived. In numbers:
+# The dotted line is what the same $q$ tokens would take one by one;
+# the distance from the curve up to it is all that speculation can ever win.
+# The dash-dotted line is the floor just derived.
+# In numbers:
 
 # %%
 cheap = max(q for q in costs.widths if costs.break_even(q) <= 1.5)
@@ -391,30 +441,39 @@ floor = roofline(1, b * P, P, B, F)
 print(f"At the left end the floor explains {floor / costs.t(1):.0%} of t(1).")
 
 # %% [markdown]
-# What the floor does not explain is what it left out: attention over the cache, hundreds of small operations that each have to be
-# started, and matrix kernels that do not reach the speed of a large square product. A floor is a floor: it says what cannot be beaten.
+# The rest is what the floor leaves out:
+# attention over the cache, hundreds of small operations that each have to be started,
+# and matrix kernels that do not reach the speed of a large square product.
+# A floor only says what cannot be beaten.
 # On some machines even two rows cost visibly more than one, because the library switches to another kernel there.
 #
-# So checking is nearly free **as long as the machine would otherwise wait for its memory**. A data-center GPU has hundreds of operations to
-# spare per byte; a laptop may have ten. And other requests can use them too: a server that decodes many requests in one forward has put their rows
-# where our drafts would have gone.
+# So checking is nearly free **as long as the machine would otherwise wait for its memory**.
+# A data-center GPU can do hundreds of operations in the time in which it reads one byte; a laptop perhaps ten.
+# Other requests can use these operations too:
+# a server that decodes many requests in one forward fills it with their rows, and leaves less room for drafts.
 #
 # ## What a draft has to earn
 #
-# A forward with a draft costs $t(q)/t(1)$ ordinary forwards, so it pays if it yields more tokens than that. At worst it yields one: then we
-# have lost $t(q) - t(1)$. At best it yields $q$. If each drafted token that is tested is accepted with the same probability $\alpha$,
-# the $i$-th is kept with probability $\alpha^i$: it and all before it have to be right. With the target's own token that makes
-# $1 + \alpha + \dots + \alpha^{q-1}$ on average, which gives the $\alpha$ at which nothing is won or lost.
+# A forward with a draft costs $t(q)/t(1)$ ordinary forwards, so it pays if it yields more tokens than that.
+# At worst it yields one token: then we have lost $t(q) - t(1)$.
+# At best it yields $q$ tokens.
+# If each drafted token that is tested is accepted with the same probability $\alpha$,
+# the $i$-th is kept with probability $\alpha^i$, since it and all before it have to be right.
+# With the target's own token that makes $1 + \alpha + \dots + \alpha^{q-1}$ tokens on average.
+# Set equal to $t(q)/t(1)$, this gives the $\alpha$ at which nothing is won or lost.
 
 # %%
 forward_cost.slider(costs)
 
 # %% [markdown]
-# Move $q$ to the right (without a kernel, read the table downwards) and watch two numbers pull in opposite directions: if all is accepted, the time a token falls, while the tokens
-# needed to break even grow as $t(q)$ does. A long draft is a bet with a high stake.
+# Move $q$ to the right (without a kernel, read the table downwards).
+# Two numbers pull in opposite directions.
+# If all drafts are accepted, the time per token falls; but the tokens needed to break even grow with $t(q)$.
+# A long draft is a bet with a high stake.
 #
-# Now the gap between the two scoreboards can be *computed*. A run is a list of steps, each with its number of rows $q_i$ and of tokens $n_i$. If t(q) is the
-# whole story, the speedup is
+# Now the gap between the two scoreboards can be *computed*.
+# A run is a list of steps; step $i$ has $q_i$ rows and writes $n_i$ tokens.
+# If t(q) is the whole story, the speedup is
 #
 # $$\frac{\sum_i n_i \; t(1)}{\sum_i t(q_i)}.$$
 
@@ -431,13 +490,16 @@ for task in tasks:
     print(f"    predicted from t(q): {predicted:.2f} times as fast; measured: {measured:.2f}\n")
 
 # %% [markdown]
-# What is left between predicted and measured is what t(q) does not hold: the lookup itself, and a machine that was not equally quiet
-# in both measurements. Chapter 10 makes this a model of every method in the book.
+# Where predicted and measured differ, the reason is what t(q) does not contain:
+# the lookup itself, and a machine that was not equally quiet in both measurements.
+# Chapter 10 makes this a model of every method in the book.
 #
 # ## A win that is worth nothing
 #
-# One warning before you race on your own. Here are all the prompts that ask for free writing, with prompt lookup. Beside τ stands a property
-# of the *text*: the share of its four-token sequences (4-grams) that had occurred in it before.
+# One warning before you run races of your own.
+# Here are all the prompts that ask for free writing, with prompt lookup.
+# τ is plotted over a property of the *text*:
+# the share of its four-token sequences (4-grams) that had occurred in it before.
 
 # %%
 def repeated(tokens, n=4):
@@ -467,9 +529,11 @@ print(f"{worst}, τ = {free[worst].trace.tokens_per_call:.2f}; the end of the an
 print("…" + " / ".join(line for line in free[worst].text[-160:].splitlines() if line.strip()))
 
 # %% [markdown]
-# A small model that always takes its best token can fall into a loop. Prompt lookup is excellent at predicting a loop, and the scoreboard reports a triumph.
-# Nothing is wrong with the method, the text is still the model's own, but the number says nothing about free writing. **Read what was
-# written before you believe a speedup.**
+# A small model that always takes its best token can fall into a loop.
+# Prompt lookup is excellent at predicting a loop, and the scoreboard reports a triumph.
+# Nothing is wrong with the method, and the text is still the model's own.
+# But the number says nothing about free writing.
+# **Read what was written before you believe a speedup.**
 
 # %% jupyter={"source_hidden": true}
 rates = [answer.trace.acceptance_rate for answer in free.values()]
@@ -490,28 +554,43 @@ display(Markdown(
 #
 # | where | how | what to expect |
 # |:--|:--|:--|
-# | a laptop or a server | in a checkout: `make lab`; Python 3.10 or newer, git and make | the numbers are those of your own machine |
-# | without make, or on Windows | `conda env create -f environment.yml`, `conda activate specdec`, `jupyter lab chapters` | as above |
-# | Binder | open the repository there; it builds `environment.yml` and fetches the model | one or two slow, shared cores: the shapes hold, the times jump about |
-# | Colab | open a chapter, add a cell `!git clone ADDRESS` with the repository's address above the first one | *Runtime, Change runtime type* gives a GPU, which `load` then takes |
-# | a GPU of your own | install the build of torch for it; nothing else changes | `load("default")` takes it; `load("org/model")` gives it a model worth its memory |
+# | laptop or server | in a checkout, `make lab`; needs Python 3.10, git, make | the numbers of your own machine |
+# | Windows, or no make | make an environment from `environment.yml` (below) | as above |
+# | Binder | open the repository there | one or two slow, shared cores: the times vary |
+# | Colab | clone the repository in a first cell (below) | *Change runtime type* gives a GPU; `load` takes it |
+# | a GPU of your own | install the build of torch for it | `load("default")` takes it |
 #
-# Every chapter begins with the same set-up cell, draws its figures from the run you just made, and writes the machine under each of them.
-# A cell whose first line is `# NBVAL_CHECK_OUTPUT` gives the same output on every machine, and the tests of the book compare it.
+# Without make: `conda env create -f environment.yml`, `conda activate specdec`, `jupyter lab chapters`.
+# Binder builds the same `environment.yml` and fetches the model.
+# On Colab, open a chapter and add a cell `!git clone ADDRESS`, with the repository's address, above its first one.
+# A GPU has room for more than the default: `load("org/model")` gives it a model worth its memory.
+#
+# Every chapter begins with the same set-up cell and draws its figures from the run that you just made.
+# The machine is written under each figure.
+# A cell whose first line is `# NBVAL_CHECK_OUTPUT` gives the same output on every machine,
+# and the tests of the book compare it.
 # On the command line, `specdec race` runs this chapter's race over all tasks, and `specdec costs` measures $t(q)$.
 #
 # ## Pitfalls
 #
-# - **τ is not speed.** It cannot fall below 1; the clock can. Report both.
-# - **A forward's time is not its arithmetic.** Counting operations alone, checking eight tokens would cost eight times as much as writing one.
-# - **t(q) belongs to a machine, a model, a number format and a batch size.** Measure it where you decode.
-# - **Compare with the same loop.** A baseline from another program measures two programs.
-# - **Interleave.** Two methods measured one after the other also measure what the machine did meanwhile.
-# - **Read the text.** Loops look like speed.
+# - **τ is not speed.**
+#   It cannot fall below 1; the clock can.
+#   Report both.
+# - **A forward's time is not its arithmetic.**
+#   By operations alone, checking eight tokens would cost eight times as much as writing one.
+# - **t(q) belongs to a machine, a model, a number format and a batch size.**
+#   Measure it where you decode.
+# - **Compare with the same loop.**
+#   A baseline from another program measures two programs.
+# - **Let methods take turns.**
+#   If they run one after the other, the clock also measures what else the machine did meanwhile.
+# - **Read the text.**
+#   Loops look like speed.
 #
 # ## Summary
 #
-# - Speculative decoding guesses several tokens and lets the target check all of them in one forward; a forward yields τ ≥ 1 tokens.
+# - Speculative decoding guesses several tokens and lets the target check all of them in one forward;
+#   a forward yields τ ≥ 1 tokens.
 # - A KV cache makes a token cost $t(1)$ instead of a forward over the whole text.
 # - $t(q) \ge \max(bP/B,\ 2Pq/F)$: nearly flat while memory is the bottleneck, proportional to $q$ beyond $q^* = bF/2B$.
 # - A draft with $q$ rows pays if it yields more than $t(q)/t(1)$ tokens.
@@ -519,9 +598,15 @@ display(Markdown(
 #
 # ## Further reading
 #
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192)
-# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318)
-# - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
-# - S. Williams, A. Waterman, D. Patterson, *Roofline: An Insightful Visual Performance Model for Multicore Architectures*, Communications of the ACM 52(4), 2009
-# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192)
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*,
+#   2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318)
+# - A. Saxena, *Prompt Lookup Decoding*, 2023,
+#   [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
+# - S. Williams, A. Waterman, D. Patterson,
+#   *Roofline: An Insightful Visual Performance Model for Multicore Architectures*,
+#   Communications of the ACM 52(4), 2009
+# - R. Pope and others, *Efficiently Scaling Transformer Inference*,
+#   MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
 # - L. Ben Allal and others, *SmolLM2: When Smol Goes Big*, 2025, [arXiv:2502.02737](https://arxiv.org/abs/2502.02737)

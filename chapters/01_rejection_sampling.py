@@ -17,20 +17,26 @@
 # %% [markdown]
 # # 01 · Rejection sampling
 #
-# > **The question of this chapter.** A draft token was drawn from the wrong law. How can we keep it most of the time, and still
-# > emit exactly what the target would have emitted?
+# > **The question of this chapter.**
+# > A draft token was drawn from the wrong distribution.
+# > How can we keep it most of the time, and still emit exactly what the target would have emitted?
 #
 # **Afterwards you can**
 #
-# - state the accept rule, and derive the law of the correction both ways: backwards from the goal, forwards as in the paper;
-# - compute the law of what a decoder emits *exactly*, so that "lossless" is a number, and read off what each classic mistake costs;
-# - say which law is compared with which once temperature, top-k and top-p are in play, and what becomes of it all at $T = 0$;
+# - state the accept rule, and derive the distribution of the correction both ways:
+#   backwards from the goal, forwards as in the paper;
+# - compute *exactly* the distribution of what a decoder emits, so that "lossless" is a number,
+#   and read off what each classic mistake costs;
+# - say which distributions are compared once temperature, top-k and top-p are used,
+#   and what becomes of the rule at $T = 0$;
 # - choose the rule that belongs to a draft: drawn, fixed, or several siblings at once;
 # - say what an API must return before a draft can be checked through it.
 #
-# **Taken for granted:** chapter 00, and probabilities that add up to one. Nothing about rejection sampling.
+# **Taken for granted:** chapter 00, and probabilities that add up to one.
+# Nothing about rejection sampling.
 #
-# **Time:** 40 minutes of reading; the cells take about a minute on two CPU cores. Until the last three sections no model takes part.
+# **Time:** 40 minutes of reading; the cells take about a minute on two CPU cores.
+# Only the last three sections use a model.
 
 # %% [markdown]
 # ## Set up
@@ -61,61 +67,82 @@ style.use()
 # %% [markdown]
 # ## Two laws over the same words
 #
-# In chapter 00 the target took its best token each time, and checking was simple: is the drafted token the best one? Mostly, though,
-# a model does not take its best token. It turns its scores, the *logits* $z$, into a law $p(x) = e^{z_x} / \sum_y e^{z_y}$ (*softmax*), a probability for each token $x$, and
-# *draws* a token from it. Then there is no right token to compare with.
+# In chapter 00 the target took its best token each time, and checking was simple: is the drafted token the best one?
+# Mostly, though, a model does not take its best token.
+# It turns its scores, the *logits* $z$, into a *distribution* $p(x) = e^{z_x} / \sum_y e^{z_y}$ (the *softmax*),
+# which gives each token $x$ a probability, and *draws* a token from it.
+# Then there is no right token to compare with.
+# (A distribution is also called a **law**: the shorter word, and this book uses both.)
 #
-# The draft has a law of its own, $q$, and has drawn a token from it. In this chapter the vocabulary has four words, so that everything can be
-# done by hand:
+# The draft has a law of its own, $q$, and has drawn a token from it.
+# In this chapter the vocabulary has four words, so that everything can be done by hand:
 #
 # | | cat | dog | fish | owl |
 # |:--|:--|:--|:--|:--|
 # | $p$, target | 5/10 | 3/10 | 1/10 | 1/10 |
 # | $q$, draft | 2/10 | 2/10 | 2/10 | 4/10 |
 #
-# Two simple ideas fail in opposite ways. *Keep every draft:* then we emit the draft's law $q$, which is not what we were asked for. *Draw a token from $p$ and keep the
-# draft if it is the same:* what we emit is right, since it is the draw from $p$ either way. But a draft is kept
-# only with probability $\sum_x p(x)\,q(x)$, here 0.22, and even a perfect draft, $q = p$, would be thrown away most of the time.
+# Two simple ideas fail in opposite ways.
+# *Keep every draft:* then what we emit follows $q$, which is not what we were asked for.
+# *Draw a token from $p$, and keep the draft if it is the same:*
+# then what we emit is right, since it is the draw from $p$ either way.
+# But a draft is kept only with probability $\sum_x p(x)\,q(x)$, here 0.22.
+# Even a perfect draft, $q = p$, would be thrown away most of the time.
 #
 # ## How much can be kept?
 #
-# Suppose we keep a draft $x$ with probability $a(x)$. The token $x$ is then drafted *and* kept with probability $q(x)\,a(x)$. If in the end we are to emit $x$ with
-# probability $p(x)$, that must not be too much already:
+# Suppose we keep a draft $x$ with probability $a(x)$.
+# The token $x$ is then drafted *and* kept with probability $q(x)\,a(x)$.
+# If in the end we are to emit $x$ with probability $p(x)$, that must not be too much already:
 #
-# $$q(x)\,a(x) \le p(x) \quad\text{and}\quad a(x) \le 1, \qquad\text{so}\qquad a(x) \le \min\Big(1, \frac{p(x)}{q(x)}\Big).$$
+# $$q(x)\,a(x) \le p(x) \quad\text{and}\quad a(x) \le 1,
+# \qquad\text{so}\qquad a(x) \le \min\Big(1, \frac{p(x)}{q(x)}\Big).$$
 #
-# The **accept rule** of speculative sampling takes all that is allowed: $a(x) = \min(1, p(x)/q(x))$. A token that the target likes at least as
-# well as the draft did is always kept. One that the draft drew too often is kept in proportion. What is kept of $x$ is
-# $q(x)\,a(x) = \min(q(x), p(x))$, and in total
+# The **accept rule** of speculative sampling takes all that is allowed: $a(x) = \min(1, p(x)/q(x))$.
+# A token that the target likes at least as well as the draft did is always kept.
+# One that the draft drew too often is kept in proportion.
+# What is kept of $x$ is $q(x)\,a(x) = \min(q(x), p(x))$, and in total
 #
 # $$\beta = \sum_x \min\big(p(x), q(x)\big),$$
 #
-# the probability that a draft is accepted. No rule that emits $p$ keeps more. For our words $\beta = (2 + 2 + 1 + 1)/10 = 6/10$.
+# the probability that a draft is accepted.
+# No rule that emits $p$ keeps more.
+# For our words $\beta = (2 + 2 + 1 + 1)/10 = 6/10$.
 #
 # ## The residual, backwards
 #
-# With probability $1 - \beta$ the draft is rejected, and we draw a **correction** from another law, $r$. Which? Do not guess; demand that the
-# result be right and solve for it. (Assume that $r$ need not know which token was rejected. A solution will show that it need not.)
+# With probability $1 - \beta$ the draft is rejected, and we draw a **correction** from another law, $r$.
+# Which law?
+# We need not guess: we demand that the result be right, and solve for $r$.
+# (We assume that $r$ does not depend on which token was rejected.
+# If a solution exists, the assumption was allowed.)
 #
-# A token $y$ can be emitted in two ways. It was drafted and accepted, with probability $\min(q(y), p(y))$. Or some $x$ was drafted and
-# rejected, and then $y$ was drawn from $r$:
+# A token $y$ can be emitted in two ways.
+# It was drafted and accepted, with probability $\min(q(y), p(y))$.
+# Or some $x$ was drafted and rejected, and then $y$ was drawn from $r$:
 #
 # $$\sum_x q(x)\big(1 - a(x)\big)\; r(y) = \Big[\sum_x \big(q(x) - \min(q(x), p(x))\big)\Big]\, r(y).$$
 #
-# The two together must be $p(y)$. There is one unknown, and the equation is linear:
+# The two together must be $p(y)$.
+# There is one unknown, and the equation is linear:
 #
 # $$r(y) = \frac{p(y) - \min(q(y), p(y))}{\sum_x \big(q(x) - \min(q(x), p(x))\big)}.$$
 #
-# This is the **residual law**: what the accepted drafts still owe to $p$, divided by how often there is an opportunity to pay.
+# This is the **residual law**: the part of $p$ that accepted drafts do not supply,
+# divided by how often a correction is drawn.
 #
 # ## The residual, forwards
 #
-# The paper that introduced the method (Leviathan, Kalman and Matias, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), section 2.3 and appendix A.1) goes
-# the other way. It *states* the law of the correction,
+# The paper that introduced the method (Leviathan, Kalman and Matias,
+# [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), section 2.3 and appendix A.1) goes the other way.
+# It *states* the law of the correction,
 #
-# $$p'(y) = \mathrm{norm}\big(\max(0,\, p(y) - q(y))\big) = \frac{p(y) - \min(q(y), p(y))}{\sum_x \big(p(x) - \min(q(x), p(x))\big)},$$
+# $$p'(y) = \mathrm{norm}\big(\max(0,\, p(y) - q(y))\big)
+# = \frac{p(y) - \min(q(y), p(y))}{\sum_x \big(p(x) - \min(q(x), p(x))\big)},$$
 #
-# and checks that it works. The denominator is $1 - \beta$, because $p$ sums to one. So
+# and checks that it works.
+# The denominator is $1 - \beta$, because $p$ sums to one.
+# So
 #
 # $$P(\text{rejected}, y) = (1 - \beta)\,p'(y) = p(y) - \min(q(y), p(y)),$$
 #
@@ -123,17 +150,23 @@ style.use()
 #
 # ## The two denominators
 #
-# Backwards we divided by the probability of a *rejection*, a sum over $q$; forwards by what the numerator *sums to*, a sum over $p$. They are one number:
+# Backwards we divided by the probability of a *rejection*, a sum over $q$;
+# forwards by what the numerator *sums to*, a sum over $p$.
+# They are one number:
 #
 # $$\sum_x \big(q(x) - \min(q(x), p(x))\big) = 1 - \beta = \sum_x \big(p(x) - \min(q(x), p(x))\big),$$
 #
-# for the one reason that both laws sum to one. What $q$ has too much, taken together, is what $p$ has too much. It is also the **total
-# variation** distance of the two laws, $\mathrm{TV}(p, q) = \frac12 \sum_x |p(x) - q(x)|$, and with it we shall measure all errors of this chapter.
-# It says how much the probability of any event can differ at most.
+# because both laws sum to one.
+# The total excess of $q$ over $p$ equals that of $p$ over $q$.
+# It is also the **total variation** distance of the two laws, $\mathrm{TV}(p, q) = \frac12 \sum_x |p(x) - q(x)|$:
+# the most by which the probabilities of any event can differ.
+# With it we shall measure all errors of this chapter.
 #
-# > **The notes say …** (*A short introduction to speculative decoding*) that their denominator differs a little from the paper's, and that the two turn out equal. They
-# > do: the equality above. It needs both laws to be whole. If one of them has lost mass, by a top-k that was not renormalized for instance, the two
-# > differ, and neither is right.
+# > **The notes say …** (*A short introduction to speculative decoding*)
+# > that their denominator differs a little from the paper's, and that the two turn out equal.
+# > They are equal, as shown above, if both laws sum to one.
+# > If one of them has lost mass, for instance by a top-k that was not renormalized, the two differ.
+# > (If the missing part of $q$ means that nothing was drafted, the sum over $p$ is the right one.)
 #
 # **By hand.**
 #
@@ -142,11 +175,13 @@ style.use()
 # | accept with $\min(1, p/q)$ | 1 | 1 | 1/2 | 1/4 | |
 # | drafted and accepted, $\min(p, q)$ | 2/10 | 2/10 | 1/10 | 1/10 | $\beta$ = 6/10 |
 # | drafted and rejected, $q - \min(p, q)$ | 0 | 0 | 1/10 | 3/10 | 4/10 |
-# | still owed, $p - \min(p, q)$ | 3/10 | 1/10 | 0 | 0 | 4/10 |
+# | still missing, $p - \min(p, q)$ | 3/10 | 1/10 | 0 | 0 | 4/10 |
 # | residual $r$ | 3/4 | 1/4 | 0 | 0 | 1 |
 # | emitted, $\min(p, q) + \frac{4}{10}\, r$ | 5/10 | 3/10 | 1/10 | 1/10 | 1 |
 #
-# The last row is $p$. Now the same in code. The two definitions of this chapter take five lines, and work on fractions as well as on floats:
+# The last row is $p$.
+# Now the same in code.
+# The two definitions take five lines, and work on fractions as well as on floats:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -162,8 +197,8 @@ def accept(p_x, q_x):
 
 
 def residual(p, q):
-    owed = p - np.minimum(p, q)
-    return owed / owed.sum()
+    missing = p - np.minimum(p, q)
+    return missing / missing.sum()
 
 
 kept, r = np.array([q_x * accept(p_x, q_x) for p_x, q_x in zip(p, q)]), residual(p, q)
@@ -171,7 +206,8 @@ print("residual:", *r)
 print("emitted: ", *(kept + (1 - kept.sum()) * r))
 
 # %% [markdown]
-# The package has the same two functions, for floats, with one case more: where $p = q$, nothing is ever rejected, the residual is 0/0, and it returns $p$.
+# The package has the same two functions for floats, with one more case:
+# where $p = q$ nothing is ever rejected, the residual would be 0/0, and the function returns $p$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -185,8 +221,9 @@ print("accepted with probability", round(acceptance_rate(p, q), 12))
 print("the two denominators:", *(round(x, 12) for x in residual_denominators(p, q)))
 
 # %% [markdown]
-# Drawn, the rule is a statement about areas. What lies under both laws is accepted. What sticks out of $q$ is rejected, what sticks out of $p$ is
-# the residual, and the two protruding areas are equal.
+# In a picture, the rule is a statement about areas.
+# The area under both laws is accepted.
+# The part of $q$ outside it is rejected, the part of $p$ outside it is the residual, and these two areas are equal.
 
 # %%
 both, place = np.minimum(p, q), np.arange(len(WORDS))
@@ -208,18 +245,30 @@ alt = "Left, q split into an accepted and a rejected part; right, p: the accepte
 figures.save(fig, "01-overlap", alt=alt)
 
 # %% [markdown]
-# Is $r$ the only choice? If it must not depend on the rejected token, yes: the equation has one solution. If it may, there are others (after
-# *fish* always *cat*; after *owl* two times in three *cat*, else *dog*; check it), but averaged over the rejections each of them gives $r$ again.
+# Is $r$ the only choice?
+# If it must not depend on the rejected token, yes: the equation has one solution.
+# If it may, there are others.
+# For example: after *fish* always *cat*; after *owl* two times in three *cat*, else *dog* (check it).
+# But averaged over the rejections, each of them gives $r$ again.
 #
-# > **The notes say …** (*A short introduction*) that after a rejection the target's own law at that place cannot be used because its logits are off, which is why the
-# > token was rejected. The conclusion is right, the reason is not. Nothing is wrong with $p$: the target read a prefix that is by now accepted text, and its law there is
-# > *exactly* the one to emit. But part of $p$ has been paid out already, by the drafts that were accepted. Whoever draws the correction from $p$ pays that part twice: *cat* comes with 0.2 + 0.4 · 0.5 = 0.4 instead of 0.5,
-# > *owl* with 0.14 instead of 0.1. We shall see this number again.
+# > **The notes say …** (*A short introduction*) that after a rejection
+# > the target's own law at that place cannot be used, because its logits are off,
+# > which is why the token was rejected.
+# > The conclusion is right, the reason is not.
+# > Nothing is wrong with $p$: the target read a prefix that is by now accepted text,
+# > and its law there is *exactly* the one to emit.
+# > But accepted drafts have supplied part of $p$ already.
+# > Whoever draws the correction from $p$ supplies that part twice:
+# > *cat* comes with 0.2 + 0.4 · 0.5 = 0.4 instead of 0.5, *owl* with 0.14 instead of 0.1.
+# > We shall see this number again.
 #
 # ## One round, step by step
 #
-# A round needs at most three random numbers: $u_1$ draws the token from $q$, $u_2$ tests it, $u_3$ draws the correction. In the widget they are points on
-# strips of length one; move them, or improve the draft, and watch what becomes of the round. (Without a kernel you see one round that rejects, and one that accepts.)
+# One drafted token with its test, and a correction if the test fails, is a *round*.
+# It needs at most three random numbers: $u_1$ draws the token from $q$, $u_2$ tests it, $u_3$ draws the correction.
+# In the widget they are points on strips of length one.
+# Move them, or improve the draft, and watch how the round ends.
+# (Without a kernel you see one round that rejects, and one that accepts.)
 
 # %%
 from specdec_core.viz import stepper
@@ -227,17 +276,23 @@ from specdec_core.viz import stepper
 stepper.player(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
 
 # %% [markdown]
-# Two things to try. Move $u_1$ to *cat*: no $u_2$ can reject it. And pull the draft towards $p$: the part of the second strip that rejects shrinks
-# for each token, and at the end nothing is left to correct.
+# Two things to try.
+# Move $u_1$ to *cat*: no $u_2$ can reject it.
+# Then pull the draft towards $p$: for each token the part of the second strip that rejects shrinks,
+# and in the end nothing is left to correct.
 #
 # ## "Lossless" as a number
 #
-# One can run a sampler a million times and look at the frequencies. That takes long, and an error below a thousandth is lost in the noise. A better way: the sampler is
-# a program whose only randomness is a few draws. Run it once for *every way those draws can fall*, and add up the probabilities
-# of the runs that end alike. That gives the exact law of what it emits.
+# One can run a sampler a million times and look at the frequencies.
+# That takes long, and an error below a thousandth is lost in the noise.
+# There is a better way, because a sampler is a program whose only randomness is a few draws.
+# Run it once for *every possible outcome of those draws*, and add up the probabilities of the runs that end alike.
+# That gives the exact law of what it emits.
 #
-# `enumerate_law` does this. It hands the program a random source with two methods: `rng.pick(law)`, which goes through all tokens of the law,
-# and `rng.uniform() < x`, which goes through both answers. Here is the round as a program:
+# `enumerate_law` does this.
+# It hands the program a random source with two methods:
+# `rng.pick(law)`, which goes through all tokens of the law, and `rng.uniform() < x`, which goes through both answers.
+# Here is the round as a program:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -255,7 +310,8 @@ for (how, word), probability in sorted(enumerate_law(one_round).items()):
     print(f"{how:9} {word:4} {probability:.3f}")
 
 # %% [markdown]
-# These are the second and the fourth row of the table by hand. Put together, and compared with $p$:
+# These are the second and the fourth row of the table by hand.
+# Put together, and compared with $p$:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -277,28 +333,42 @@ print("correction drawn from p:", exact(total_variation(enumerate_law(from_p), w
 print("every draft kept:       ", exact(total_variation(dict(zip(WORDS, q)), wanted)))
 
 # %% [markdown]
-# By hand: drawing the correction from $p$ emits (0.40, 0.32, 0.14, 0.14), which is off by ½ (0.10 + 0.02 + 0.04 + 0.04) = 0.10.
+# By hand: with the correction drawn from $p$, the law of what is emitted is (0.40, 0.32, 0.14, 0.14),
+# which is off by ½ (0.10 + 0.02 + 0.04 + 0.04) = 0.10.
 #
 # ## A block of drafts, and the bonus token
 #
-# A step of decoding drafts $\gamma$ tokens, one after the other, each from the law that follows the ones before it. The target scores all
-# of them in one forward, then they are tested **in order**. At the first rejection a correction is drawn, and the drafts behind it are dropped:
-# they continue a text that was not written.
+# A step of decoding drafts $\gamma$ tokens, one after the other, each from the law that follows the ones before it.
+# The target scores all of them in one forward, and then they are tested **in order**.
+# At the first rejection a correction is drawn,
+# and the drafts behind it are dropped: they continue a text that was not written.
 #
-# If all $\gamma$ are accepted, we add one more. The forward is also given the last draft itself, so its last row
-# is the target's law *after* all of them. From it we draw the **bonus token**: from $p$, since at that place there was no draft to be tested and nothing has been
-# paid out. A step therefore emits between 1 and $\gamma + 1$ tokens, and the last of them is always the target's own.
+# If all $\gamma$ are accepted, we add one more token.
+# The forward has also read the last draft itself, so its last row is the target's law *after* all of them.
+# From it we draw the **bonus token**.
+# It is drawn from $p$, not from a residual: at that place no draft was tested, so nothing of $p$ has been supplied.
+# A step therefore emits between 1 and $\gamma + 1$ tokens, and the last of them is always the target's own.
 #
-# > **The notes say …** (*A short introduction*) that the bonus token is a gain in every case. Nearly. To *test* $\gamma$ drafts takes the rows of the last token and of $\gamma - 1$ drafts,
-# > $\gamma$ in all; the last draft goes in for the bonus alone. So the bonus comes when all drafts were accepted and costs $t(\gamma + 1) - t(\gamma)$ in *every* step: next to nothing
-# > on the flat part of $t(q)$, the price of a row beyond it. Seen from the other side, with the rows fixed, a step with $\gamma$ drafts and a bonus emits as many tokens as one with $\gamma + 1$
-# > drafts and none: behind $\gamma$ accepted drafts stands one token more either way. There the bonus saves one draft, and that is always a gain.
+# > **The notes say …** (*A short introduction*) that the bonus token is a gain in every case.
+# > It nearly is.
+# > To *test* $\gamma$ drafts takes the rows of the last token and of $\gamma - 1$ drafts, $\gamma$ in all;
+# > the last draft is read for the bonus alone.
+# > So the bonus comes only when all drafts were accepted, but costs $t(\gamma + 1) - t(\gamma)$ in *every* step.
+# > That is next to nothing on the flat part of $t(q)$, and the price of a row beyond it.
+# > Now keep the number of rows fixed.
+# > A step with $\gamma$ drafts and a bonus emits as many tokens as one with $\gamma + 1$ drafts and no bonus:
+# > behind $\gamma$ accepted drafts stands one more token either way.
+# > Compared like this, the bonus saves one draft, and that is always a gain.
 #
-# Why is the block lossless? The first token has the law $p$, by the theorem above. If it was a correction, the block ends there. If it was an
-# accepted draft, what remains is the same problem, one token further and with one draft less. With no draft left it is a draw from $p$. So, by induction, every token has the target's law given the
-# tokens before it, and how long the block happens to be depends on tokens and draws that are past.
+# Why is the block of tokens that a step emits lossless?
+# The first token has the law $p$, by the theorem above.
+# If it was a correction, the block ends there.
+# If it was an accepted draft, the rest is the same problem, one token further and with one draft less.
+# With no draft left, the token is a draw from $p$.
+# So, by induction, every token has the target's law given the tokens before it.
+# And whether the block goes on depends only on tokens and draws of the past.
 #
-# Below, the step is written in four parts, so that each can be got wrong on its own.
+# Below, the step is written in four parts, so that we can put a mistake into each of them.
 
 # %%
 class Parts:
@@ -334,8 +404,9 @@ class Block(Parts):
         return (*drafts, self.bonus(p_after(drafts), q_after(drafts)))
 
 # %% [markdown]
-# Target and draft are tables: for each word a row of logits for the next. Blocks differ in length, so before they can be compared with the
-# target's law over three words, each shorter block is completed by the target, word by word.
+# Target and draft are tables: for each word a row of logits for the next.
+# Blocks differ in length, so before they can be compared with the target's law over three words,
+# each shorter block is completed by the target, word by word.
 
 # %%
 from specdec_core.core.sampling import Sampling
@@ -373,8 +444,10 @@ print(*(f"{sum(m for tokens, m in law.items() if len(tokens) == n):.3f}" for n i
 print("distance from the target's law over three words:", exact(error(Block)))
 
 # %% [markdown]
-# The rest of the book does not use `Block`. It uses the package's `verify`, which takes the drafts as a *tree* (here a chain) that carries the laws $q$ they were drawn
-# from. The same test:
+# The rest of the book does not use `Block`.
+# It uses the package's `verify`, which takes the drafts as a *tree* (here a chain).
+# The tree carries the laws $q$ that the drafts were drawn from.
+# The same test:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -399,7 +472,9 @@ print("distance from the target's law: ", exact(error(Packaged)))
 # %% [markdown]
 # ## Eight mistakes, each as a number
 #
-# These are the classic ones. None of them crashes. Each replaces one part of the block.
+# These are the classic mistakes.
+# None of them crashes.
+# Each replaces one part of the block.
 
 # %%
 def inverse_cdf(u, law):
@@ -491,25 +566,41 @@ alt = "Distance from the target's law: rounding for the right rule, above 0.01 f
 figures.save(fig, "01-mistakes", alt=alt)
 
 # %% [markdown]
-# Between the right rule and the mildest mistake lie more than ten orders of magnitude, which is the use of an exact test: there is nothing to
-# argue about. A sampled test has to tell an error of size $d$ from noise, and for that needs on the order of $1/d^2$ blocks. By
-# reading, nobody finds any of these: each mistake still emits fluent words.
+# Between the right rule and the mildest mistake lie more than ten orders of magnitude.
+# That is the use of an exact test: there is nothing to argue about.
+# A sampled test has to tell an error of size $d$ from noise, and needs on the order of $1/d^2$ blocks for that.
+# By reading the output nobody finds any of these mistakes: the words are still fluent.
 #
 # Look at three of them once more.
 #
-# - **Not renormalized.** $\max(p - q, 0)$ sums to $1 - \beta$, not to 1. A sampler that walks along the cumulative sums runs out of mass and takes the last token. (A sampler that divides by the sum itself
-#   hides the mistake, until somebody replaces the sampler.)
-# - **The uniform that drew it.** Given that $u$ drew $x$, $u$ is no longer uniform on [0, 1): it lies in $x$'s share. So the test is nearly decided in advance by where $x$ stands in the vocabulary.
-# - **Tested as if drawn.** Proposing the draft's best token instead of drawing one is perfectly fine, with the rule that belongs to it (a few sections below). The rule min(1, p/q) does not.
+# - **Not renormalized.**
+#   $\max(p - q, 0)$ sums to $1 - \beta$, not to 1.
+#   A sampler that walks along the cumulative sums runs out of mass and takes the last token.
+#   (A sampler that itself divides by the sum hides the mistake, until somebody replaces the sampler.)
+# - **The uniform that drew it.**
+#   Given that $u$ drew $x$, $u$ is no longer uniform on [0, 1): it lies in $x$'s share.
+#   So the place of $x$ in the vocabulary nearly decides the test in advance.
+# - **Tested as if drawn.**
+#   Proposing the draft's best token instead of drawing one is perfectly fine,
+#   with the rule that belongs to it (a few sections below).
+#   The rule min(1, p/q) is not that rule.
 #
 # ## Temperature, top-k and top-p come first
 #
-# A user asks for a temperature $T$ of 0.8, top-k of 3 and top-p of 0.9. Then *that* is the law to be emitted. Logits are divided by $T$; all but the three best tokens are struck out (top-k); of these,
-# all but the fewest best that hold 0.9 of their probability (top-p); what is left is made to sum to one, and the result is $p$. All of this happens **before** $p$ and $q$ are compared. (The paper's section 2.2 says so in a line: every such option is sampling from an adjusted law.)
+# A user asks for a temperature $T$ of 0.8, top-k of 3 and top-p of 0.9.
+# Then *that* is the law to be emitted.
+# The logits are divided by $T$.
+# Top-k keeps the three best tokens.
+# Of these, top-p keeps the fewest best that hold 0.9 of their probability.
+# The rest is made to sum to one, and the result is $p$.
+# All of this happens **before** $p$ and $q$ are compared.
+# (The paper's section 2.2 says so in a line: every such option is sampling from an adjusted law.)
 #
-# For $q$ there is no such duty, but another: **$q$ must be the law that the draft was drawn from**, whatever that was. The proof used $q$ in one place
-# only, "drafted with probability $q(x)$". A draft may be drawn at another temperature, without top-k, greedily: every choice is lossless as long as it is reported
-# honestly. It only changes $\beta$.
+# Nobody asks this of $q$, but something else: **$q$ must be the law that the draft was drawn from**, whatever it was.
+# The proof used $q$ in one place only, "drafted with probability $q(x)$".
+# A draft may be drawn at another temperature, without top-k, or greedily:
+# every choice is lossless as long as it is reported honestly.
+# It only changes $\beta$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -530,11 +621,13 @@ rows.append(["p compared before it is processed", "", exact(total_variation(raw,
 display(Markdown(markdown(rows, ["draft", "β, first token", "distance from what was asked"])))
 
 # %% [markdown]
-# A token with $q(x) > 0$ that the target's top-k has removed has $p(x) = 0$ and is always rejected. The other way round is no problem either: what
-# the draft can never propose, the residual supplies.
+# A token with $q(x) > 0$ that the target's top-k has removed has $p(x) = 0$ and is always rejected.
+# The other way round is no problem either: what the draft can never propose, the residual supplies.
 #
-# How much does honesty matter? We sweep the temperature at which the draft is drawn. On the left the acceptance, for a target at $T = 0.7$;
-# on the right the error, with $q$ reported as drawn and with $q$ computed from the unprocessed logits.
+# How much does honesty matter?
+# We vary the temperature at which the draft is drawn; the target is at $T = 0.7$.
+# The left panel shows the acceptance.
+# The right panel shows the error, once with $q$ reported as drawn and once with $q$ from the unprocessed logits.
 
 # %%
 temperatures = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0]
@@ -557,14 +650,17 @@ alt = "Acceptance and error by the draft's temperature; the error of unprocessed
 figures.save(fig, "01-processed", alt=alt)
 
 # %% [markdown]
-# The wrong curve touches zero at $T = 1$, where unprocessed and processed are the same law. That is how this mistake survives: it passes every test
-# made at temperature 1.
+# The wrong curve touches zero at $T = 1$, where unprocessed and processed are the same law.
+# That is how this mistake survives: it passes every test made at temperature 1.
 #
 # ## Greedy is T = 0
 #
-# As $T$ falls to 0, $p$ gathers on the best token $x^*$, and in the limit $p(x^*) = 1$. Nothing has to be proved again:
+# As $T$ falls to 0, all of $p$ moves to the best token $x^*$, and in the limit $p(x^*) = 1$.
+# (In code, `Sampling()` means $T = 0$.)
+# Nothing has to be proved again:
 #
-# - the accept rule gives $\min(1, 1/q(x^*)) = 1$ for $x^*$ and $\min(1, 0/q(x)) = 0$ for all others: **accept while the draft is the target's best token**;
+# - the accept rule gives $\min(1, 1/q(x^*)) = 1$ for $x^*$ and $\min(1, 0/q(x)) = 0$ for all others:
+#   **accept while the draft is the target's best token**;
 # - the residual $\max(p - q, 0)$ is positive at $x^*$ only: **the correction is the target's best token**;
 # - $q$ has dropped out, so it does not matter how the draft was made, and no random number is left.
 
@@ -583,26 +679,38 @@ print("at T = 0 the exact law is", {tokens: float(mass) for tokens, mass in law.
 print("the target's own choice: ", list(enumerate_law(lambda rng: three_words(rng, None, greedy))))
 
 # %% [markdown]
-# One point is not a limit. If two tokens share the largest logit, the law at small $T$ gives each ½, while at $T = 0$ a program takes one of them, usually
-# the first. Both loops, with a draft and without, must break ties in the same way. Chapter 12 meets this again.
+# In one point $T = 0$ is not the limit.
+# If two tokens share the largest logit, the law at small $T$ gives each ½,
+# while at $T = 0$ a program takes one of them, usually the first.
+# Decoding with a draft and decoding without one must break such ties in the same way (chapter 12).
 #
 # ## Drafts that were not drawn: point masses
 #
-# Prompt lookup copies its draft out of the context. There is no law it was drawn from; or rather, there is one with all its mass on one token:
-# $q(x) = 1$, a **point mass**. The rule applies as it stands:
+# Prompt lookup copies its draft out of the context.
+# It was not drawn from any law; or rather, from one with all its mass on one token, $q(x) = 1$: a **point mass**.
+# The rule applies as it stands:
 #
 # - accept $x$ with $\min(1, p(x)/1) = p(x)$;
-# - otherwise the residual: $\max(p - q, 0)$ is $p$ with $x$ taken out, so renormalize and draw: $r(y) = p(y)/(1 - p(x))$ for $y \ne x$.
+# - otherwise the residual: $\max(p - q, 0)$ is $p$ with $x$ taken out,
+#   so renormalize and draw: $r(y) = p(y)/(1 - p(x))$ for $y \ne x$.
 #
-# This is *accept-then-renormalize*. Now remember the second simple idea from the beginning, *sample-then-match*: draw $y$ from $p$; if $y = x$, the
-# draft is accepted, and if not, $y$ is the correction.
+# This is *accept-then-renormalize*.
+# Now remember the second simple idea from the beginning, *sample-then-match*:
+# draw $y$ from $p$; if $y = x$, the draft is accepted, and if not, $y$ is the correction.
 #
-# **Claim.** For a point mass the two are the same, even jointly in what is emitted *and* whether the draft was accepted. **Proof.** Both accept and emit
-# $x$ with probability $p(x)$. Both reject and emit $y \ne x$ with probability $p(y)$: the one directly, the other as $(1 - p(x)) \cdot p(y)/(1 - p(x))$. ∎
+# **Claim.**
+# For a point mass the two are the same, even jointly in what is emitted *and* whether the draft was accepted.
+# **Proof.**
+# Both accept and emit $x$ with probability $p(x)$.
+# Both reject and emit $y \ne x$ with probability $p(y)$:
+# the one directly, the other as $(1 - p(x)) \cdot p(y)/(1 - p(x))$. ∎
 #
-# It carries over to several *different* guesses $x_1, \dots, x_k$ for the same place, tested one after the other on what is left of $p$: the factors
-# telescope, $(1 - p(x_1)) \cdot \frac{p(x_2)}{1 - p(x_1)} = p(x_2)$, and so on. The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)) states its sampling algorithm in the
-# one form; the package uses the other, which needs one draw a place and never looks at $q$.
+# The claim also holds for several *different* guesses $x_1, \dots, x_k$ for the same place,
+# tested one after the other on what is left of $p$.
+# The factors cancel: $(1 - p(x_1)) \cdot \frac{p(x_2)}{1 - p(x_1)} = p(x_2)$, and so on.
+# The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)) states its sampling algorithm
+# in the first form.
+# The package uses the second, which needs one draw per place and never looks at $q$.
 
 # %%
 def accepted(law):
@@ -630,20 +738,30 @@ for guesses in ([3], [0, 2], [3, 1, 0]):
     print("distance of the two", exact(total_variation(one, other)))
 
 # %% [markdown]
-# At the beginning sample-then-match was wasteful, here it is optimal. The difference is the draft: for a token *drawn* from $q$ matching keeps
-# $\sum_x p(x) q(x)$, for a fixed token nothing better than $p(x)$ is possible, since $\min(p(x), 1) = p(x)$.
+# At the beginning sample-then-match was wasteful; here it is optimal.
+# The difference is in the draft.
+# For a token *drawn* from $q$, matching keeps only $\sum_x p(x) q(x)$.
+# For a fixed token nothing better than $p(x)$ is possible, since $\min(p(x), 1) = p(x)$.
 #
 # ## Several drafts for one place
 #
-# If a forward is nearly free, why check one candidate for the next token and not four? Such drafts are **siblings**. Draw $x_1, x_2, \dots$ from $q$ and test them in turn. When $x_1$ is rejected, what
-# has to be emitted from then on is the residual $p_1 = r(p, q)$: the derivation above says precisely that. So we have our old problem with a new target,
-# $p_1$, and a second draft; *any* lossless rule for target $p_1$ will do:
+# If a forward is nearly free, why check one candidate for the next token and not four?
+# Such drafts are **siblings**.
+# Draw $x_1, x_2, \dots$ from $q$ and test them in turn.
+# When $x_1$ is rejected, what has to be emitted from then on follows the residual $p_1 = r(p, q)$:
+# the derivation above says precisely that.
+# So we have the old problem again, with a new target $p_1$ and a second draft.
+# *Any* lossless rule for the target $p_1$ will do:
 #
-# - **independent** (i.i.d.): $x_2$ is drawn from the same $q$. Accept it with $\min(1, p_1(x_2)/q(x_2))$, and if it fails too, go on with $p_2 = r(p_1, q)$ (SpecInfer, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781));
-# - **without replacement**: given the first, the second was drawn from $q$ without $x_1$, renormalized; call that $q_1$. It is the law it was drawn from, so it is the law to compare with:
+# - **independent** (i.i.d.): $x_2$ is drawn from the same $q$.
+#   Accept it with $\min(1, p_1(x_2)/q(x_2))$,
+#   and if it fails too, go on with $p_2 = r(p_1, q)$ (SpecInfer, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781));
+# - **without replacement**: given the first,
+#   the second was drawn from $q$ without $x_1$, renormalized; call that law $q_1$.
+#   The second was drawn from $q_1$, so it is compared with $q_1$:
 #   $\min(1, p_1(x_2)/q_1(x_2))$ ([arXiv:2402.14160](https://arxiv.org/abs/2402.14160)).
 #
-# The sibling drawn without replacement is worth more: a token that has just been rejected is not proposed again.
+# A sibling drawn without replacement is worth more: a token that has just been rejected is not proposed again.
 
 # %%
 def siblings(rng, k, replacement, p=p, q=q, forget=False, reported=None):
@@ -672,7 +790,8 @@ for replacement in (True, False):
     print(f"{'i.i.d.' if replacement else 'without replacement'}, 1 to 4 siblings:", exact(distance))
 
 # %% [markdown]
-# And with mistakes: siblings drawn without replacement but tested as if independent, and later siblings compared with $p$ again and not with what is left of it.
+# Now with mistakes: siblings drawn without replacement but tested as if independent,
+# and later siblings compared with $p$ again instead of with what is left of it.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -682,9 +801,12 @@ print("a rule that does not match the draw:", exact(total_variation(words(unmatc
 print("the second sibling tested against p:", exact(total_variation(words(forgetful), wanted)))
 
 # %% [markdown]
-# How much do siblings bring? Beside the two ways to draw them stands a third, not to draw at all: propose the $k$ best tokens of $q$ as point masses, which are accepted with probability
-# $\sum_{i \le k} p(x_i)$. Which is best depends on the target, so we take twelve random laws $p$ over five tokens, each with a $q$ that is half $p$ and half noise, twice: as they are, and
-# with $p$ sharpened as by $T = 0.2$.
+# How much do siblings gain?
+# Besides the two ways to draw them there is a third, not to draw at all:
+# propose the $k$ best tokens of $q$ as point masses, which are accepted with probability $\sum_{i \le k} p(x_i)$.
+# Which is best depends on the target.
+# So we take twelve random laws $p$ over five tokens, each with a $q$ that is half $p$ and half noise.
+# We use them twice: as they are, and with $p$ sharpened as by $T = 0.2$.
 
 # %%
 ks, random = range(1, 6), np.random.default_rng(0)
@@ -722,15 +844,22 @@ alt = "Acceptance by the number of siblings for two targets; without replacement
 figures.save(fig, "01-siblings", alt=alt)
 
 # %% [markdown]
-# Five siblings out of five tokens without replacement miss nothing; independent ones come back to tokens that were rejected. Not drawing loses much against a target that itself
-# draws widely. Against one that is nearly certain it can win, as it does on the right from two siblings on: at $T = 0$ a drawn sibling can only be worse than the best one. All three are in the
-# package: the tree says how its siblings were made (`draw` is `"iid"`, `"without_replacement"` or `"point"`), and `verify` reads the rule from it.
+# Five siblings out of five tokens without replacement miss nothing;
+# independent ones return to tokens that were rejected.
+# Not drawing loses much if the target itself draws from many tokens.
+# If the target is nearly certain, it can win on average, as it does on the right from two siblings on.
+# (For a single pair of laws a draw may still be better: where the best token of $q$ is not the target's.)
+# All three are in the package.
+# The tree says how its siblings were made (`draw` is `"iid"`, `"without_replacement"` or `"point"`),
+# and `verify` reads the rule from it.
 
 # %% [markdown]
 # ## A real target
 #
-# Now the model of chapter 00. This chapter is about laws and not about speed, so it runs in double precision (`float64`), where rounding is smallest.
-# That is slow, and it lets us keep the same yardstick: 1e-12.
+# Now the model of chapter 00.
+# This chapter is about laws and not about speed.
+# So the model runs in double precision (`float64`), where rounding is smallest.
+# That is slow, but it lets us keep the same yardstick: 1e-12.
 
 # %%
 import torch
@@ -743,8 +872,11 @@ lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
-# **The draft.** A toy, but one with a real law: the same model, allowed to read only the last three tokens. At each place of a short text it draws one token, which
-# is tested against the target that has read everything. (The text goes on as given, whatever is drawn, so each place is a round of its own.) One forward of the target over the text gives $p$ at all places.
+# **The draft.**
+# A toy, but one with a real law: the same model, allowed to read only the last three tokens.
+# At each place of a short text it draws one token, which is tested against the target that has read everything.
+# (The text goes on as given, whatever is drawn, so each place is a round of its own.)
+# One forward of the target over the text gives $p$ at all places.
 
 # %%
 from specdec_core.core.rng import Rng
@@ -779,11 +911,14 @@ mean = sum(betas.values()) / len(betas)
 print(f"β from {min(betas.values()):.2f} to {max(betas.values()):.2f}, mean {mean:.2f}")
 
 # %% [markdown]
-# So β is no constant of a draft. It is a number for each place: high where the last three tokens tell
-# nearly all that the whole text tells, low where they do not. (Chapter 02 asks what a mean over it is good for.)
+# So β is not a constant of the draft.
+# It is a number for each place:
+# high where the last three tokens tell nearly all that the whole text tells, low where they do not.
+# (Chapter 02 asks what its mean is good for.)
 #
-# **One accepted and one rejected draft.** At every place we draw a token and let `verify` test it; then we look for an accepted and for a rejected one, both with something to see: an
-# accepted one whose test could have failed, and a rejected one that had a chance.
+# **One accepted and one rejected draft.**
+# At every place we draw a token and let `verify` test it.
+# Then we look at two of them: an accepted one whose test could have failed, and a rejected one that had a chance.
 
 # %%
 rounds, rng = {}, Rng(1)
@@ -828,8 +963,8 @@ alt = "Largest probabilities of q and p where a draft was accepted, and where on
 figures.save(fig, "01-live", alt=alt, model=loaded, seed=1)
 
 # %% [markdown]
-# What is emitted there is one of tens of thousands of tokens, but the formula does not care. For all of the vocabulary, at every place,
-# accepted part plus corrections against $p$:
+# There are tens of thousands of tokens here instead of four, but the formula is the same.
+# We compare accepted part plus corrections with $p$, for the whole vocabulary and at every place:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -843,16 +978,21 @@ print("largest distance from p over all places:", exact(worst))
 # %% [markdown]
 # ## Is a text-only API enough?
 #
-# > **The notes say …** (*A short introduction*, on greedy sampling) that greedy checking comes down to comparing the decoded strings, needs no probabilities, and so works with any LLM
-# > API. Let us see what the API has to return.
+# > **The notes say …** (*A short introduction*, on greedy sampling) that greedy checking comes down
+# > to comparing the decoded strings, needs no probabilities, and so works with any LLM API.
+# > Let us see what the API has to return.
 #
-# **Probabilities are not needed.** True: at $T = 0$ the rule asks for the target's best token and nothing else. **But it asks for it at every drafted place.** With
-# context $c$ and drafts $x_1, \dots, x_\gamma$ the check needs
+# **Probabilities are not needed.**
+# True: at $T = 0$ the rule asks for the target's best token and nothing else.
+# **But it asks for it at every drafted place.**
+# With context $c$ and drafts $x_1, \dots, x_\gamma$ the check needs
 #
-# $$\arg\max p(\cdot \mid c),\quad \arg\max p(\cdot \mid c, x_1),\quad \dots,\quad \arg\max p(\cdot \mid c, x_1, \dots, x_\gamma),$$
+# $$\arg\max p(\cdot \mid c),\quad \arg\max p(\cdot \mid c, x_1),\quad \dots,\quad
+# \arg\max p(\cdot \mid c, x_1, \dots, x_\gamma),$$
 #
-# $\gamma + 1$ answers, from **one** call with $c, x_1, \dots, x_\gamma$ as its prompt. An ordinary completion endpoint returns what comes *after* its prompt: the last
-# of these, and none of the others. Below, both kinds of endpoint are played by the model, and count their calls.
+# $\gamma + 1$ answers, from **one** call with $c, x_1, \dots, x_\gamma$ as its prompt.
+# An ordinary completion endpoint returns what comes *after* its prompt: the last of these, and none of the others.
+# Below, the model plays both kinds of endpoint, and we count the calls.
 
 # %%
 calls = {"plain": 0, "echo": 0}
@@ -891,14 +1031,18 @@ print("emitted either way:", repr(tokenizer.decode(emitted)))
 print(f"{len(emitted)} tokens: {calls['echo']} call with echo, {calls['plain']} calls with plain completions")
 
 # %% [markdown]
-# One token a call is autoregression, with a draft on top. (The calls can be sent side by side, but each is a whole request over the whole
-# prompt, and is paid for. And one plain request for $\gamma + 1$ tokens returns the right text without any draft: the server then does the sequential
-# work that we wanted to spare.)
+# One token per call is autoregression, with a draft on top.
+# (The calls can be sent at the same time, but each is a whole request over the whole prompt, and is paid for.
+# And one plain request for $\gamma + 1$ tokens returns the right text without any draft:
+# the server then does the sequential work that we wanted to save.)
 #
-# What does serve is an endpoint that reports on its *prompt*: the best token at each prompt position. vLLM has it as the sampling parameter `prompt_logprobs=1`; the
-# older completion interface of OpenAI, and some servers that follow it, as `echo` together with `logprobs`. The numbers can be thrown away, the names of the tokens cannot.
+# What we need is an endpoint that reports on its *prompt*: the best token at each prompt position.
+# In vLLM this is the sampling parameter `prompt_logprobs=1`.
+# In the older completion interface of OpenAI, and in some servers that follow it, it is `echo` with `logprobs`.
+# We can throw the numbers away, but not the names of the tokens.
 #
-# **And it must be tokens, not strings.** Text does not say how it was cut:
+# **And it must be tokens, not strings.**
+# Text does not say how it was cut:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -907,19 +1051,28 @@ print(whole, cut, "same text:", tokenizer.decode(whole) == tokenizer.decode(cut)
 print("encoded again:", tokenizer.encode(tokenizer.decode(cut)))
 
 # %% [markdown]
-# The target that meant to write “ the” in one token has not written “ th”; yet the strings agree as far as they go. Accept by comparing
-# strings, and the model continues from a token sequence that it would not have produced, with another law. If the API takes only text, the server
-# cuts it anew, and the positions of its report need not be those of our drafts.
+# Suppose the target would write “ the” as one token, and the draft is “ th”.
+# The strings agree as far as they go, but the target has not written “ th”.
+# Whoever accepts by comparing strings lets the model continue from tokens that it would not have produced,
+# and with another law.
+# If the API takes only text, the server cuts it anew, and the positions of its report need not be those of our drafts.
 #
-# > So the claim survives in part. Greedy checking needs no probabilities and is lossless. It does need **the argmax token at every drafted position from one call**, which a
-# > text-in, text-out completion does not give. At $T > 0$ the gap widens: for a draft drawn from $q$ one needs $p(x)$ at each drafted position *and* all of $p$ where a draft is rejected. Only a
-# > point-mass draft gets by with little: sample-then-match needs one *sample* from $p$ at each position.
+# > So the claim survives in part.
+# > Greedy checking needs no probabilities and is lossless.
+# > It does need **the argmax token at every drafted position from one call**,
+# > which a text-in, text-out completion does not give.
+# > At $T > 0$ the API must return more: for a draft drawn from $q$ one needs $p(x)$ at each drafted position,
+# > *and* all of $p$ where a draft is rejected.
+# > Only a point-mass draft needs little: sample-then-match takes one *sample* from $p$ at each position.
 #
 # ## Same law, other samples
 #
-# At last a whole run at $T = 1$ on the model: prompt lookup, whose drafts are point masses, against autoregression. To have few enough outcomes, sampling is cut to the two best tokens, and we write three of them: at most
-# eight texts. `enumerate_law` goes through the *engine itself*, its forwards, its cache and its verification. The drafts are verified once by sample-then-match, and once,
-# declared as drawn from a law with all its mass on one token (a *one-hot* law), by accept-then-renormalize.
+# Last, whole runs at $T = 1$ on the model: prompt lookup, whose drafts are point masses, against autoregression.
+# To have few enough outcomes we sample from the two best tokens only, and write three tokens: at most eight texts.
+# `enumerate_law` goes through the *engine itself*, its forwards, its cache and its verification.
+# The drafts are verified once by sample-then-match.
+# Then they are declared as drawn from a law with all its mass on one token (a *one-hot* law),
+# and verified by accept-then-renormalize.
 
 # %%
 from specdec_core.core.null import NullDrafter
@@ -965,7 +1118,8 @@ for name, law in run_laws.items():
     print(f"a draft was accepted with probability {some_accepted[name]:.3f}")
 
 # %% [markdown]
-# That is the theorem, through a language model with 135 million weights. Now the same engine not enumerated but *run*, from a few seeds:
+# That is the theorem, checked through a language model with 135 million weights.
+# Now the same engine, not enumerated but *run*, with a few seeds:
 
 # %%
 SEEDS, seen = range(10), {}
@@ -990,8 +1144,11 @@ alt = "Exact probabilities of three-token texts, equal for both methods; the sha
 figures.save(fig, "01-laws", alt=alt, model=loaded)
 
 # %% [markdown]
-# The bars agree, up to 1e-12. The marks, ten runs each, agree neither with the law nor with each other, and there is nothing wrong with them. **Lossless is a statement about
-# laws.** It does not say that two runs give the same text, and two equal texts do not prove it. Longer texts, all drawn at $T = 1$ with nothing cut:
+# The bars agree, up to 1e-12.
+# The marks, ten runs each, agree neither with the law nor with each other, and nothing is wrong with them.
+# **Lossless is a statement about laws.**
+# It does not say that two runs give the same text, and two equal texts do not prove it.
+# Longer texts, all drawn at $T = 1$ with nothing cut:
 
 # %%
 def write(drafter, seed):
@@ -1010,39 +1167,65 @@ first, second = (answer.tokens for answer in list(answers.values())[:2])
 print("the first two are", "the same, token by token." if first == second else "different.")
 
 # %% [markdown]
-# The second text equals the first wherever rounding permits it, and that is no accident and no theorem either. By sample-then-match each
-# emitted token takes exactly one draw from $p$, as in autoregression, so with one seed the same uniforms meet the same laws. Verify the
-# very same drafts by accept-then-renormalize and the uniforms are spent differently: another text, from the same law. In 16-bit arithmetic the first two part company too, as soon as a rounded $p$ moves the edge
-# between two tokens across a uniform (chapter 12).
+# The second text equals the first wherever rounding permits it.
+# That is not an accident, and not a theorem either.
+# With sample-then-match each emitted token takes exactly one draw from $p$, as in autoregression.
+# So with one seed the same uniforms meet the same laws.
+# If the very same drafts are verified by accept-then-renormalize, the uniforms are used differently,
+# and the result is another text from the same law.
+# In 16-bit arithmetic the first two diverge too,
+# as soon as a rounded $p$ moves the edge between two tokens across a uniform (chapter 12).
 #
-# So do not test a sampler by comparing texts. Compare laws, exactly where that is possible.
+# So do not test a sampler by comparing texts.
+# Compare laws, exactly where that is possible.
 #
 # ## Pitfalls
 #
-# - **$q$ is what was drawn from**, after temperature, top-k and top-p; and $p$ is what was asked for. Neither is softmax of the logits unless $T = 1$ and nothing is cut.
-# - **The correction is drawn from the residual, renormalized.** Not from $p$, of which a part is already paid.
-# - **The bonus is drawn from $p$**, at the place after the last draft. Never from $q$, never from a residual.
-# - **A fresh uniform for every test.** Not the one that drew the token, not one a block.
-# - **The rule belongs to the draw.** Fixed drafts, independent ones, and ones without replacement have a rule each.
-# - **Test in order, stop at the first rejection.** What the target scored behind it belongs to another text.
-# - **Tests at $T = 1$ do not find an unprocessed $q$, and tests by eye find nothing.** Enumerate a small vocabulary, at several temperatures.
+# - **$q$ is what was drawn from**, after temperature, top-k and top-p; and $p$ is what was asked for.
+#   Neither is softmax of the logits unless $T = 1$ and nothing is cut.
+# - **The correction is drawn from the residual, renormalized.**
+#   Not from $p$, of which accepted drafts have supplied a part.
+# - **The bonus is drawn from $p$**, at the place after the last draft.
+#   Never from $q$, never from a residual.
+# - **A fresh uniform for every test.**
+#   Not the one that drew the token, and not one for the whole block.
+# - **The rule belongs to the draw.**
+#   Fixed drafts, independent ones, and ones drawn without replacement each have a rule of their own.
+# - **Test in order, stop at the first rejection.**
+#   What the target scored behind it belongs to another text.
+# - **Tests at $T = 1$ do not find an unprocessed $q$, and reading the output finds nothing.**
+#   Enumerate a small vocabulary, at several temperatures.
 # - **Equal seeds need not give equal texts**, and equal texts at one seed prove nothing.
 #
 # ## Summary
 #
-# - Accept a draft $x \sim q$ with probability $\min(1, p(x)/q(x))$: the most that any rule emitting $p$ allows. In total $\beta = \sum_x \min(p, q) = 1 - \mathrm{TV}(p, q)$ is accepted.
-# - After a rejection draw from $r = (p - \min(p, q))/(1 - \beta)$. The law follows from the goal; its two denominators, from $q$ and from $p$, are equal because both laws sum to one.
-# - All accepted: one bonus token from $p$. By induction the block has the target's law, exactly: at most 1e-12 in every enumeration above, and above 0.01 for each classic mistake.
-# - Processing comes before comparing. $q$ may be anything, if it is reported as it was drawn.
-# - $T = 0$: accept while equal to the argmax, correct with the argmax; $q$ drops out. An API has to return the argmax at *every* drafted position of one call.
-# - Point-mass drafts: sample-then-match and accept-then-renormalize are one law. Siblings: after a rejection the target is the residual, and the same problem begins again.
+# - Accept a draft $x \sim q$ with probability $\min(1, p(x)/q(x))$: the most that any rule emitting $p$ allows.
+#   In total $\beta = \sum_x \min(p, q) = 1 - \mathrm{TV}(p, q)$ is accepted.
+# - After a rejection draw from $r = (p - \min(p, q))/(1 - \beta)$.
+#   The law follows from the goal; its two denominators, from $q$ and from $p$, are equal because both laws sum to one.
+# - All accepted: one bonus token from $p$.
+#   By induction the block has the target's law, exactly:
+#   at most 1e-12 in every enumeration above, and above 0.01 for each classic mistake.
+# - Processing comes before comparing.
+#   $q$ may be anything, if it is reported as it was drawn.
+# - $T = 0$: accept while equal to the argmax, correct with the argmax; $q$ drops out.
+#   An API has to return the argmax at *every* drafted position of one call.
+# - Point-mass drafts: sample-then-match and accept-then-renormalize are one law.
+#   Siblings: after a rejection the target is the residual, and the same problem begins again.
 #
 # ## Further reading
 #
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): sections 2.2 and 2.3, proof in appendix A.1
-# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same rule, found independently
-# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): several independent drafts for one place
-# - W. Jeon and others, *Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement*, 2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160)
-# - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*, 2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141): what is the best that $k$ drafts allow
-# - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): sampling with point-mass drafts
-# - J. von Neumann, *Various techniques used in connection with random digits*, 1951: where rejection sampling comes from
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): sections 2.2 and 2.3, proof in appendix A.1
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*,
+#   2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same rule, found independently
+# - X. Miao and others, *SpecInfer*, 2023, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781):
+#   several independent drafts for one place
+# - W. Jeon and others, *Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement*,
+#   2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160)
+# - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*,
+#   2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141): what is the best that $k$ drafts allow
+# - Y. Fu and others, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*,
+#   2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): sampling with point-mass drafts
+# - J. von Neumann, *Various techniques used in connection with random digits*, 1951:
+#   where rejection sampling comes from

@@ -17,21 +17,26 @@
 # %% [markdown]
 # # 02 · Draft models
 #
-# > **The question of this chapter.** A second, smaller model writes the draft. How long should the draft be, how much faster can decoding
-# > get, and what do the two numbers that decide it, acceptance and cost, look like on a real pair of models?
+# > **The question of this chapter.**
+# > A second, smaller model writes the draft.
+# > How long should the draft be, and how much faster can decoding get?
+# > What do the two numbers that decide it, acceptance and cost, look like on a real pair of models?
 #
 # **Afterwards you can**
 #
 # - write the whole algorithm with its indices, and say what each row of the target's forward is for;
-# - compute the tokens a step outputs and the drafts it has accepted, and not confuse the two;
+# - compute the tokens that a step outputs and the drafts that it accepts, and not confuse the two;
 # - get from acceptance α and cost ratio $c$ to the speedup and to the best draft length γ, and say when no γ gains;
-# - say what two KV caches hold after a rejection and after a block that was accepted as a whole;
+# - say what the two KV caches hold after a rejection, and after a draft that was accepted as a whole;
 # - measure α by depth and by task, and say why one number is not enough;
-# - tell where a small draft model spends its time, and what a reduced vocabulary does about it.
+# - say where a small draft model spends its time, and what a reduced vocabulary does about it.
 #
-# **Taken for granted:** chapter 00 ($t(q)$, τ) and chapter 01 (accept rule, residual, bonus token, exact laws by enumeration).
+# **Taken for granted:** chapter 00 ($t(q)$, τ)
+# and chapter 01 (accept rule, residual, bonus token, exact laws by enumeration).
+# A *law* is the distribution of the next token after some text, as in chapter 01.
 #
-# **Time:** 35 minutes of reading; the cells take about two minutes on two CPU cores. Run them with nothing else going on, because some use a stopwatch.
+# **Time:** 35 minutes of reading; the cells take about two minutes on two CPU cores.
+# Run them with nothing else going on, because some use a stopwatch.
 
 # %% [markdown]
 # ## Set up
@@ -67,13 +72,23 @@ print(loaded.why)
 # %% [markdown]
 # ## One step and its indices
 #
-# Number the places of a text from 0. At the beginning of a step $n$ tokens are written, $x_0 \dots x_{n-1}$; the first open place is $n$. A step has three parts.
+# Number the places of a text from 0.
+# At the beginning of a step $n$ tokens are written, $x_0 \dots x_{n-1}$, and the first open place is $n$.
+# A step has three parts.
 #
-# 1. **Draft.** For $i = 0, 1, \dots, \gamma - 1$ the draft model gives a law $q_i$ for place $n + i$, having read $x_0 \dots x_{n-1}, d_0 \dots d_{i-1}$, and $d_i$ is drawn from it.
-# 2. **Score.** One forward of the target over $x_{n-1}, d_0, \dots, d_{\gamma-1}$: $\gamma + 1$ rows. (What stands before $x_{n-1}$ is in the cache.)
-# 3. **Test**, in order. $d_i$ is accepted with probability $\min(1, p_i(d_i)/q_i(d_i))$. At the first rejection a correction is drawn from the residual of $p_i$ and $q_i$. If none is rejected, a bonus token is drawn from $p_\gamma$.
+# 1. **Draft.**
+#    For $i = 0, 1, \dots, \gamma - 1$ the draft model reads $x_0 \dots x_{n-1}, d_0 \dots d_{i-1}$
+#    and gives a law $q_i$ for place $n + i$; $d_i$ is drawn from it.
+# 2. **Score.**
+#    One forward of the target over $x_{n-1}, d_0, \dots, d_{\gamma-1}$: $\gamma + 1$ rows.
+#    (What stands before $x_{n-1}$ is in the cache.)
+# 3. **Test**, in order.
+#    $d_i$ is accepted with probability $\min(1, p_i(d_i)/q_i(d_i))$.
+#    At the first rejection a correction is drawn from the residual of $p_i$ and $q_i$.
+#    If none is rejected, a bonus token is drawn from $p_\gamma$.
 #
-# A model's row that has read the token at place $m$ gives the law of place $m + 1$. All indices follow from this one shift:
+# A row that has read the token at place $m$ gives the law for place $m + 1$.
+# All indices follow from this one shift:
 #
 # | row of the forward | reads | which stands at place | its law $p_j$ is for place | and serves to |
 # |:--|:--|:--|:--|:--|
@@ -81,15 +96,25 @@ print(loaded.why)
 # | $j = 1 \dots \gamma - 1$ | $d_{j-1}$ | $n + j - 1$ | $n + j$ | test $d_j$ |
 # | γ | $d_{\gamma-1}$ | $n + \gamma - 1$ | $n + \gamma$ | draw the bonus |
 #
-# With $k$ accepted drafts the step writes $d_0 \dots d_{k-1}$ to the places $n \dots n + k - 1$ and the target's own token to place $n + k$. The next step begins with $n + k + 1$ tokens. Row 0 needs a token to read, so $n \ge 1$: an empty prompt has to begin
-# with the model's beginning-of-sequence token.
+# With $k$ accepted drafts the step writes $d_0 \dots d_{k-1}$ to the places $n \dots n + k - 1$
+# and the target's own token to place $n + k$.
+# The next step begins with $n + k + 1$ tokens.
+# Row 0 needs a token to read, so $n \ge 1$: an empty prompt has to begin with the model's beginning-of-sequence token.
 #
-# **By hand.** $n = 5$, $\gamma = 3$. The drafts are for places 5, 6, 7. The forward has four rows, which read places 4, 5, 6, 7 and give the laws of places 5, 6, 7, 8. If $d_0$ is accepted and $d_1$ is not, $k = 1$: place 5 holds $d_0$, place 6 a correction drawn from the residual of row 1, and $d_2$ is dropped together with
-# rows 2 and 3, which have read a token that was not written. Next, $n = 7$.
+# **By hand.**
+# $n = 5$, $\gamma = 3$.
+# The drafts are for places 5, 6, 7.
+# The forward has four rows, which read places 4, 5, 6, 7 and give the laws of places 5, 6, 7, 8.
+# Let $d_0$ be accepted and $d_1$ rejected, so $k = 1$.
+# Place 5 holds $d_0$, and place 6 a correction drawn from the residual of row 1.
+# $d_2$ is dropped, and so are rows 2 and 3, which have read a token that was not written.
+# The next step has $n = 7$.
 #
-# (The paper, Leviathan, Kalman and Matias, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), algorithm 1, counts from 1: its $x_i$, $q_i$ and $p_i$ are ours at $i - 1$, and the bonus comes from its $p_{\gamma+1}$.)
+# (The paper, Leviathan, Kalman and Matias, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), algorithm 1,
+# counts from 1: its $x_i$, $q_i$ and $p_i$ are ours at $i - 1$, and the bonus comes from its $p_{\gamma+1}$.)
 #
-# In code, with functions that return the law after a list of tokens in the place of models:
+# Now in code.
+# In place of models there are functions that return the law after a list of tokens:
 
 # %%
 from specdec_core.core import rules as verify
@@ -118,8 +143,11 @@ def decode(p_after, q_after, prompt, length, gamma, rng, step=step):
 
 
 # %% [markdown]
-# Is this the algorithm? Chapter 01 gave us the means to ask: `enumerate_law` runs a program once for every way in which its draws can fall. We compare three tokens of `decode` with three tokens of the target alone; and, jointly with the number of calls, with the package, where the
-# draft model is a drafter like every other, `DraftModel`, and `engine.generate` is the loop.
+# Is this the algorithm?
+# Chapter 01 gave us the means to ask: `enumerate_law` runs a program once for every outcome of its draws.
+# We compare three tokens of `decode` with three tokens of the target alone.
+# We also compare them, jointly with the number of calls, with the package.
+# There the draft model is a drafter like every other, `DraftModel`, and `generate` is the loop.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -163,7 +191,8 @@ report("decode", ours)
 # %% [markdown]
 # ## Off by one
 #
-# Wrong indices do not crash. Here are four; each is the step above with one of its numbers shifted.
+# Wrong indices do not crash.
+# Here are four mistakes; each is the step above with one of its numbers shifted.
 
 # %%
 def shifted(test=0, bonus=0, rejected=0):
@@ -197,11 +226,21 @@ for name, shift in mistakes.items():
     report(name, enumerate_law(lambda rng: decode(target.law, draft.law, PROMPT, LENGTH, GAMMA, rng, wrong)))
 
 # %% [markdown]
-# > **The notes say …** (*A short introduction*, above its listing) that some of its boundary conditions may be wrong. We looked. **Its slices are right:** $n$ there is the number of *rows*, so $n - 1$ tokens are drafted from place $i$ on, and the last $n$ rows of the target belong to places $i \dots i + n - 1$,
-# > the last of them to the bonus. (The sentence above the listing has the small model draft $n$ tokens; in the listing it is one fewer.) The test compares with the right row, and the residual is taken at the right place.
+# > **The notes say …** (*A short introduction*, above its listing) that some of its boundary conditions may be wrong.
+# > We looked.
+# > **Its slices are right:** $n$ there is the number of *rows*, so $n - 1$ tokens are drafted from place $i$ on.
+# > The last $n$ rows of the target belong to places $i \dots i + n - 1$, the last of them to the bonus.
+# > (By the sentence above the listing the small model drafts $n$ tokens; in the listing it is one fewer.)
+# > The test compares with the right row, and the residual is taken at the right place.
 # >
-# > **Four things are not right.** The draft's laws, which test and residual need, are never stored. The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows. Nothing stops: the last step may write up to $n - 1$ tokens too many, and behind a stop token inside an accepted draft the text goes on.
-# > And the loop is a `for` over $i$ that sets $i$ in its own body. In Python the next turn sets it anew, to the *following* place, whatever was accepted. What does that do?
+# > **Four things are not right.**
+# > The draft's laws, which test and residual need, are never stored.
+# > The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows.
+# > Nothing ends the text: the last step may write up to $n - 1$ tokens too many,
+# > and if an accepted draft contains a stop token, the text goes on behind it.
+# > And the loop is a `for` over $i$ that sets $i$ in its own body.
+# > In Python the next turn sets $i$ again, to the *following* place, whatever was accepted.
+# > What does that do?
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -220,19 +259,29 @@ wrong = enumerate_law(lambda rng: decode_with_for(target.law, draft.law, PROMPT,
 report("a for loop", wrong)
 
 # %% [markdown]
-# The law is still exact, and nothing is gained: one call a token. Each turn settles its first place with the target's law and throws away the rest, which the next turn writes again. A test of the *text* cannot find this mistake. Count calls as well.
+# The law is still exact, and nothing is gained: one call per token.
+# Each turn writes its first place with the target's law and throws away the rest, which the next turn writes again.
+# A test of the *text* cannot find this mistake.
+# Count calls as well.
 #
-# ## How many tokens a step?
+# ## How many tokens per step?
 #
-# Suppose every draft is accepted with the same probability α, given that those before it were. Then at least $i$ drafts are accepted with probability $\alpha^i$, and the expected number of **accepted** tokens is the sum of these:
+# Suppose every draft is accepted with the same probability α, given that those before it were.
+# Then at least $i$ drafts are accepted with probability $\alpha^i$,
+# and the expected number of **accepted** tokens is the sum of these:
 #
-# $$E[\text{accepted}] = \sum_{i=1}^{\gamma} P(\text{at least } i) = \alpha + \alpha^2 + \dots + \alpha^\gamma = \frac{\alpha\,(1 - \alpha^{\gamma})}{1 - \alpha}.$$
+# $$E[\text{accepted}] = \sum_{i=1}^{\gamma} P(\text{at least } i)
+# = \alpha + \alpha^2 + \dots + \alpha^\gamma = \frac{\alpha\,(1 - \alpha^{\gamma})}{1 - \alpha}.$$
 #
-# Every step writes one token more, the correction or the bonus. So the expected number of **output** tokens, which is τ, is
+# Every step writes one more token, the correction or the bonus.
+# So the expected number of **output** tokens, which is τ, is
 #
 # $$E[\text{tokens}] = 1 + \alpha + \dots + \alpha^\gamma = \frac{1 - \alpha^{\gamma+1}}{1 - \alpha}.$$
 #
-# **By hand.** α = 0.8, γ = 4: $0.8 + 0.64 + 0.512 + 0.4096 = 2.3616$ accepted, 3.3616 output. However long the draft, no more than $1/(1 - \alpha) = 5$ tokens are output on average, and $\alpha/(1 - \alpha) = 4$ accepted.
+# **By hand.**
+# α = 0.8, γ = 4: $0.8 + 0.64 + 0.512 + 0.4096 = 2.3616$ accepted, 3.3616 output.
+# However long the draft, no more than $1/(1 - \alpha) = 5$ tokens are output on average,
+# and $\alpha/(1 - \alpha) = 4$ accepted.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -241,10 +290,18 @@ from specdec_core.theory import acceptance_rate, expected_accepted, expected_tok
 print(f"output {expected_tokens(0.8, 4):.4f}, accepted {expected_accepted(0.8, 4):.4f}")
 
 # %% [markdown]
-# > **The notes say …** (*lookahead article*, at its equation 4) that this formula gives the expected number of *accepted* tokens. It gives the output tokens. At α = 0.8 and γ = 4 that is 3.36 against 2.36, and the second is the one to compare with a count of accepted drafts. The note on *five routes* has both right. Published tables use either;
-# > look for a value below 1, which only the count of accepted drafts can have.
+# > **The notes say …** (*lookahead article*, at its equation 4)
+# > that this formula gives the expected number of *accepted* tokens.
+# > It gives the output tokens.
+# > At α = 0.8 and γ = 4 that is 3.36 against 2.36,
+# > and the second is the one to compare with a count of accepted drafts.
+# > The note on *five routes* has both right.
+# > Published tables use either; only the count of accepted drafts can be below 1.
 #
-# Now the same number from the algorithm. We need a pair of models whose acceptance is the same everywhere: let every row of both tables be the same law, turned by one token. By the overlap of chapter 01, $\beta = \sum_x \min(p, q) = 0.4 + 0.3 + 0.1 = 0.8$ after every token.
+# Now the same number from the algorithm.
+# We need a pair of models whose acceptance is the same everywhere:
+# let every row of both tables be the same law, turned by one token.
+# By the overlap of chapter 01, $\beta = \sum_x \min(p, q) = 0.4 + 0.3 + 0.1 = 0.8$ after every token.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -278,25 +335,46 @@ alt = "Left, probabilities of one to five tokens a step, five likeliest; right, 
 figures.save(fig, "02-tokens", alt=alt)
 
 # %% [markdown]
-# Two observations. On the left, the most probable outcome is the *longest* one, although no single draft is certain. And each further draft brings less than the one before it: the γ-th adds $\alpha^\gamma$, while it costs as much as the first.
+# Two observations.
+# On the left, the most probable outcome is the *longest* one, although no single draft is certain.
+# And each further draft adds less than the one before it:
+# the γ-th adds $\alpha^\gamma$ tokens, while it costs as much as the first.
 #
 # ## The speedup, and the best γ
 #
-# Let a call of the draft model take $c$ times as long as a call of the target. A step takes γ calls of the one and one call of the other, so
+# Let a call of the draft model take $c$ times as long as a call of the target.
+# A step takes γ calls of the one and one call of the other, so
 #
 # $$\text{speedup} = \frac{1 + \alpha + \dots + \alpha^\gamma}{1 + \gamma c}$$
 #
-# (theorem 3.8 of the paper). Two assumptions are in it: that the target's forward over $\gamma + 1$ rows takes no longer than one over a single row, $t(\gamma + 1) = t(1)$; and that nothing else costs time. We keep them for a moment.
+# (theorem 3.8 of the paper).
+# It makes two assumptions:
+# the target's forward over $\gamma + 1$ rows takes no longer than one over a single row, $t(\gamma + 1) = t(1)$;
+# and nothing else costs time.
+# We keep both for a moment.
 #
-# **When does any γ gain?** If $\alpha \le c$, none does: $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha \le 1 + \gamma c$. If $\alpha > c$, at least $\gamma = 1$ does, by $(1 + \alpha)/(1 + c)$. So *some draft length gains exactly if α > c*. A draft model can be too slow to be of use, however good it is.
+# **When does any γ gain?**
+# If $\alpha \le c$, none does: $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha \le 1 + \gamma c$.
+# If $\alpha > c$, at least $\gamma = 1$ does, by a factor of $(1 + \alpha)/(1 + c)$.
+# So *some draft length gains exactly if α > c*.
+# A draft model can be too slow to be of use, however good it is.
 #
-# **Which γ is best?** Draft number $\gamma + 1$ brings $\alpha^{\gamma+1}$ tokens for a time of $c$. It raises the quotient as long as this is a better rate than the one so far:
+# **Which γ is best?**
+# Draft number $\gamma + 1$ adds $\alpha^{\gamma+1}$ tokens for a time of $c$.
+# It raises the speedup as long as this rate is better than the rate so far:
 #
 # $$\frac{\alpha^{\gamma+1}}{c} > \frac{1 + \alpha + \dots + \alpha^\gamma}{1 + \gamma c}.$$
 #
-# The left side falls with γ, and once it is below the average rate it stays below: a further draft pulls the average down, but not below its own rate. So the first γ at which the condition fails is the best.
+# The left side falls with γ.
+# Once it is below the average rate it stays below:
+# a further draft lowers the average, but not below its own rate.
+# So the first γ at which the condition fails is the best.
 #
-# **By hand.** α = 0.8, $c = 0.1$. At $\gamma = 4$ the speedup is $3.3616/1.4 = 2.40$, and the next draft brings tokens at a rate of $0.8^5/0.1 = 3.28$: go on. At $\gamma = 6$ it is $3.9514/1.6 = 2.47$, and the next brings $0.8^7/0.1 = 2.10$: stop.
+# **By hand.**
+# α = 0.8, $c = 0.1$.
+# At $\gamma = 4$ the speedup is $3.3616/1.4 = 2.40$,
+# and the next draft adds tokens at a rate of $0.8^5/0.1 = 3.28$: go on.
+# At $\gamma = 6$ the speedup is $3.9514/1.6 = 2.47$, and the next draft's rate is $0.8^7/0.1 = 2.10$: stop.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -311,7 +389,10 @@ for c in (0.02, 0.05, 0.1, 0.2, 0.5):
 display(Markdown(markdown(rows, ["", *(f"α = {alpha}" for alpha in (0.3, 0.5, 0.7, 0.8, 0.9))])))
 
 # %% [markdown]
-# Move the sliders. Things to find out: how flat is the top of the curve, that is, what does a γ cost that is wrong by two? What happens to the best γ when the draft becomes twice as fast? Where does the hatched region begin to matter?
+# Move the sliders and find out:
+# How flat is the top of the curve, that is, what does it cost to choose a γ that is wrong by two?
+# What happens to the best γ when the draft becomes twice as fast?
+# Where does the hatched region begin to matter?
 
 # %%
 from specdec_core.viz import draft_length
@@ -321,20 +402,34 @@ draft_length.sliders(alpha=0.8, gamma=4, c=0.1)
 # %% [markdown]
 # ## Two caches
 #
-# Two models read one text, and each has a KV cache. The target's is simple: the forward has put $\gamma + 1$ rows behind it, of which $1 + k$ stay, the last written token and the accepted drafts. The draft model's has a catch at either end. It drafts $d_0$ after reading $x_{n-1}$, reads $d_0$, drafts $d_1$, and so on; after drafting
-# $d_{\gamma-1}$ it stops. **It never reads its last draft.** To do so would take one forward more in every step, and would be of use only if everything is accepted.
+# Two models read one text, and each has a KV cache.
+# The target's is simple.
+# The forward adds $\gamma + 1$ rows, and $1 + k$ of them stay: the last written token and the accepted drafts.
+# (The correction, or the bonus, has no row yet; it is the root of the next step.)
+# The draft model's is less simple.
+# It drafts $d_0$ after reading $x_{n-1}$, reads $d_0$, drafts $d_1$, and so on; after drafting $d_{\gamma-1}$ it stops.
+# **It never reads its last draft.**
+# To do so would take one more forward in every step, and would be of use only if everything is accepted.
 #
 # | tokens in the cache | target | draft model |
 # |:--|:--|:--|
 # | before the step | $n - 1$ | at most $n - 1$ |
 # | after drafting | $n - 1$ | $n + \gamma - 1$: the text and $d_0 \dots d_{\gamma-2}$ |
-# | after the step, $k$ accepted | $n + k$: all but the last written token | the same, of which only the first $n + \min(k, \gamma - 1)$ are the text's |
-# | to be cut | nothing: rejected rows were not kept | $\gamma - 1 - \min(k, \gamma - 1)$ |
-# | to be read before the next draft | | $k + 1 - \min(k, \gamma - 1)$: one token, or **two if all were accepted** |
+# | after the step, $k$ accepted | $n + k$ | the same; the first $n + \min(k, \gamma - 1)$ are the text's |
+# | to be cut | none | $\gamma - 1 - \min(k, \gamma - 1)$ |
+# | to be read before the next draft | | $k + 1 - \min(k, \gamma - 1)$: one, or **two if all were accepted** |
 #
-# **By hand.** γ = 3. Nothing accepted: the cache holds two rejected drafts, cut 2, and read the correction. One accepted: cut 1, read the correction. All three accepted: nothing to cut, but $d_2$ was never read, so read $d_2$ and the bonus, two rows in one forward.
+# **By hand.**
+# γ = 3.
+# Nothing accepted: the cache holds two rejected drafts, cut 2, and read the correction.
+# One accepted: cut 1, read the correction.
+# All three accepted: nothing to cut, but $d_2$ was never read, so read $d_2$ and the bonus, two rows in one forward.
 #
-# The package does not store these numbers. `DraftModel` compares what it has read with the text when it is next asked, cuts what differs and reads what is missing. That is also right when it was left out for some steps, as in chapter 11. Here is a run with the three cases, its two caches watched after each step:
+# The package does not store these numbers.
+# When `DraftModel` is next asked for a draft, it compares what it has read with the text,
+# cuts what differs and reads what is missing.
+# That is also right when it was not asked for some steps, as in chapter 11.
+# Here is a run with the three cases; we look at its two caches after each step:
 
 # %%
 from specdec_core.core.engine import stream
@@ -368,15 +463,26 @@ for k, words in sorted(table.items()):
     print(f"by the table: cut {gamma - 1 - of_text}, read {k + 1 - of_text}")
 
 # %% [markdown]
-# *The dashed line: where the step began. Each cell names the token; in the draft model's row a split cell holds the token to be read and the rejected one that stands there still.*
+# *The dashed line: where the step began.
+# Each cell names the token.
+# In the draft model's row a split cell holds the token to be read, and the rejected one that is still there.*
 #
-# Forget the cut, and the draft model goes on behind a text that does not exist. Forget the second token to be read, and it drafts for a place one too early ever after. Neither makes the output wrong: verification does not trust the draft. They only lower α, which is why such mistakes live long.
+# Without the cut, the draft model continues a text that does not exist.
+# Without the second token to be read, it drafts for a place one too early from then on.
+# Neither makes the output wrong: verification does not trust the draft.
+# They only lower α, and therefore such mistakes go unnoticed for long.
 #
 # ## The draft model of this book
 #
-# A draft model has to share the target's tokenizer, since the test compares probabilities of the *same* token. Families with a small enough member are rare: the default target is the smallest of its own. So its draft model was cut out of it: some of its layers, its embedding, some rows of its vocabulary projection; then trained to have the
-# target's laws, on text that the target had written. The loss is the distillation of Hinton and others ([arXiv:1503.02531](https://arxiv.org/abs/1503.02531)) at temperature 1: the draft model's law is pulled towards the target's whole law, not only towards the token that was written. DistillSpec ([arXiv:2310.08461](https://arxiv.org/abs/2310.08461)) studies such training for draft models, and favors text that the *draft model* has
-# written; here the target wrote all of it.
+# A draft model has to share the target's tokenizer, since the test compares probabilities of the *same* token.
+# Families with a small enough member are rare: the default target is the smallest of its own.
+# So its draft model was made from it: some of its layers, its embedding, some rows of its vocabulary projection.
+# It was then trained to have the target's laws, on text that the target had written.
+# The loss is the distillation of Hinton and others
+# ([arXiv:1503.02531](https://arxiv.org/abs/1503.02531)) at temperature 1:
+# the draft model's law is pulled towards the target's whole law, not only towards the token that was written.
+# DistillSpec ([arXiv:2310.08461](https://arxiv.org/abs/2310.08461)) studies such training for draft models.
+# It favors text that the *draft model* has written; here the target wrote all of it.
 # A weight file has a card, which says how it was made:
 
 # %%
@@ -404,18 +510,27 @@ print("Embedding and projection are the target's, and stay as they were.")
 print(f"Each token of text takes it {few / many:.0%} of the target's KV cache.")
 
 # %% [markdown]
-# `model=` takes any other one, a folder or a name on the Hub: `specdec generate --method draft_model:model=...`. With another tokenizer it is refused, naming both.
+# `model=` takes any other draft model, by a folder or a name on the Hub:
+# `specdec generate --method draft_model:model=...`.
+# One with another tokenizer is refused, with a message that names both.
 #
 # ## What α really is
 #
-# The paper defines β, the acceptance after one particular text, $\beta = \sum_x \min(p(x), q(x))$, and α as its mean. The formula for $E[\text{tokens}]$ needs more than a mean: it needs the *same* β everywhere, or at least β that do not depend on one another. How much does it matter? Let a step be as likely to begin at an easy place,
-# $\beta = 0.9$, as at a hard one, $\beta = 0.5$: α = 0.7. For γ = 2 the chance that both drafts pass is
+# The paper defines β, the acceptance after one particular text, $\beta = \sum_x \min(p(x), q(x))$, and α as its mean.
+# The formula for $E[\text{tokens}]$ needs more than a mean:
+# it needs the *same* β everywhere, or at least values of β that do not depend on one another.
+# How much does that matter?
+# Let a step be as likely to begin at an easy place, $\beta = 0.9$, as at a hard one, $\beta = 0.5$; then α = 0.7.
+# For γ = 2 the probability that both drafts are accepted is
 #
 # - $0.7 \cdot 0.7 = 0.49$ if each place is easy or hard independently of its neighbor: 2.19 tokens;
-# - $\frac12(0.9^2 + 0.5^2) = 0.53$ if easy places stand together: **2.23**, and the second draft, given the first, is accepted with $0.53/0.7 = 0.757$;
+# - $\frac12(0.9^2 + 0.5^2) = 0.53$ if easy places stand together:
+#   **2.23**, and the second draft, given the first, is accepted with probability $0.53/0.7 = 0.757$;
 # - $0.9 \cdot 0.5 = 0.45$ if they alternate: **2.15**.
 #
-# One α, three answers. What is always true is the formula with the conditional rates, $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$, where $\alpha_i$ is the share of accepted drafts among those *tested* at depth $i$:
+# One α gives three answers.
+# The formula with the conditional rates, $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$, is always true.
+# There $\alpha_i$ is the share of accepted drafts among those *tested* at depth $i$:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -428,8 +543,13 @@ for name, both in chances.items():
 print(f"constant α = 0.7:      {expected_tokens(0.7, 2):.2f} tokens")
 
 # %% [markdown]
-# Which of the three is a language model? We measure. Two questions from each of the eight tasks, answered greedily. In greedy decoding β is 1 or 0: the draft model's best token is the target's, or it is not. If a draft is accepted up to depth $i$, the draft model has read nothing but the answer itself. So **one forward of the draft model over the finished answer** tells
-# for each place whether a draft would be right there, at whatever depth, and whatever γ is. From these bits every run can be replayed.
+# Which of the three describes a language model?
+# We measure it on two questions from each of the eight tasks, answered greedily.
+# In greedy decoding β is 1 or 0: the draft model's best token is the target's, or it is not.
+# If a draft is accepted up to depth $i$, the draft model has read nothing but the answer itself.
+# So **one forward of the draft model over the finished answer** tells for each place
+# whether a draft would be right there, at whatever depth, and whatever γ is.
+# From these bits every run can be replayed.
 
 # %%
 from specdec_core.core.stopping import Stop
@@ -479,7 +599,8 @@ if same < len(live):
     print("Elsewhere two logits of the draft model nearly tie, and many rows round otherwise than one.")
 
 # %% [markdown]
-# **By depth and by task.** A depth is drawn if at least ten drafts were tested there.
+# **By depth and by task.**
+# The figure shows a depth if at least ten drafts were tested there.
 
 # %%
 def by_depth(runs, gamma=8):
@@ -528,10 +649,15 @@ print(f"At depth 1 {first:.2f} of the drafts are accepted, further on {later:.2f
 print("easy places stand together." if later > first + 0.02 else "no sign that easy places stand together.")
 
 # %% [markdown]
-# A draft model does **not** grow worse with depth by reading its own drafts: those that were accepted are the text. What changes with depth is the company. Depth 1 is tested at the beginning of a step, that is, behind a place where the draft was just wrong, or behind a bonus token; deeper places are tested only if the ones before were right.
+# A draft model does **not** grow worse with depth by reading its own drafts: those that were accepted are the text.
+# What changes with depth is which places are tested.
+# Depth 1 is tested at the beginning of a step: behind a place where the draft was just wrong, or behind a bonus token.
+# Deeper places are tested only if the ones before were right.
 # (The drafters of chapter 04 continue *states* instead of tokens, and for them depth is another matter.)
 #
-# What does it do to the formula? Tokens a step, counted in the replay, against the formula with the rates by depth, and against $E$ with the constant α of the same places:
+# What does that do to the formula?
+# The table shows tokens per step as counted in the replay, by the formula with the rates by depth,
+# and by the formula with the constant α of the same places:
 
 # %%
 def tau(runs, gamma):
@@ -562,13 +688,23 @@ off = {g: expected_tokens(float(alpha), g) / tau(every, g) - 1 for g in GAMMAS}
 print(f"With one α for all tasks the formula is off by {min(off.values()):+.1%} to {max(off.values()):+.1%}.")
 
 # %% [markdown]
-# The end of an answer cuts its last step short, which costs every count a little. What else separates count and constant α? If γ had no limit, a step would end at a wrong draft only; there would be as many steps as wrong places, and τ would be $1/(1 - \alpha)$ in *whatever order* easy and hard places come. With a limit
-# the order matters. Where easy places stand together, a step takes several of them, and hard places begin more steps than their share: the rate at depth 1 is below the share of all places, and the formula promises too much. Where easy and hard places alternate it promises too little. (The example above fixed the share of *steps* that begin at an easy place; here
-# α is a share of *places*.) The rates by depth are counted over steps and do not err so.
+# The end of an answer cuts its last step short, which lowers every count a little.
+# Why else do count and constant α differ?
+# If γ had no limit, a step would end only at a wrong draft.
+# There would be as many steps as wrong places, and τ would be $1/(1 - \alpha)$,
+# in *whatever order* easy and hard places come.
+# With a limit the order matters.
+# Where easy places stand together, a step takes several of them, and hard places begin more steps than their share.
+# Then the rate at depth 1 is below the share of all places, and the formula promises too much.
+# Where easy and hard places alternate, it promises too little.
+# (The example above fixed the share of *steps* that begin at an easy place; here α is a share of *places*.)
+# The rates by depth are counted over steps, so they have no such error.
 #
 # ## Where a draft's time goes
 #
-# A call of the draft model has two parts: a few layers, and the projection of the last state to the vocabulary. The layers of a small model are small; the vocabulary is not, because it is the target's. Count the weights that a call has to read:
+# A call of the draft model has two parts: a few layers, and the projection of the last state to the vocabulary.
+# The layers of a small model are small; the vocabulary is not, because it is the target's.
+# We count the weights that a call has to read:
 
 # %%
 layers, width = trained / 1e6, config.hidden_size
@@ -578,12 +714,21 @@ for name, drafter in (("full vocabulary", whole), ("reduced vocabulary", small))
           f"the projection is {head / (layers + head):.0%}")  # fmt: skip
 
 # %% [markdown]
-# That is the observation of FR-Spec ([arXiv:2502.14856](https://arxiv.org/abs/2502.14856)), made there for an EAGLE drafter and a vocabulary of 128 thousand tokens: rank the tokens by frequency, and let the *draft* choose among the most frequent ones only. The target keeps all of its vocabulary. Nothing about losslessness changes: $q$ is 0 at the tokens left out,
-# and the accept rule allows that of any law. What it costs is acceptance, since a token outside the set $K$ can never be drafted:
+# FR-Spec ([arXiv:2502.14856](https://arxiv.org/abs/2502.14856)) made this observation
+# for an EAGLE drafter and a vocabulary of 128 thousand tokens.
+# Its remedy: rank the tokens by frequency, and let the *draft* choose among the most frequent ones only.
+# The target keeps all of its vocabulary.
+# Decoding stays lossless: $q$ is 0 at the tokens left out, which the accept rule allows of any law.
+# The price is acceptance, since a token outside the set $K$ can never be drafted:
 #
 # $$\beta = \sum_{x \in K} \min(p(x), q(x)) \;\le\; p(K).$$
 #
-# **By hand.** α = 0.70 and $c = 0.20$ with the full vocabulary. Let the reduced one halve the cost and lose a tenth of the acceptance: α = 0.63, $c = 0.10$. Full: the best is $\gamma = 3$, $2.533/1.6 = 1.58$. Reduced: $\gamma = 3$ as well, $2.277/1.3 = 1.75$. A loss of a few points of α is little against half of the cost.
+# **By hand.**
+# α = 0.70 and $c = 0.20$ with the full vocabulary.
+# Let the reduced one halve the cost and lose a tenth of the acceptance: α = 0.63, $c = 0.10$.
+# Full vocabulary: the best is $\gamma = 3$, with $2.533/1.6 = 1.58$.
+# Reduced: $\gamma = 3$ as well, with $2.277/1.3 = 1.75$.
+# Losing a few points of α matters less than losing half of the cost.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -591,7 +736,8 @@ for name, rate, cost in (("full", 0.70, 0.20), ("reduced", 0.63, 0.10)):
     print(f"{name:8} γ = {best_gamma(rate, cost)}: {speedup(rate, best_gamma(rate, cost), cost):.2f}")
 
 # %% [markdown]
-# Now measured: one drafted token taken apart, for both vocabularies. Runs in which every call is timed take turns with runs that nobody watches.
+# Now we measure where the time of one drafted token goes, for both vocabularies.
+# Runs in which every call is timed take turns with runs that are not watched.
 
 # %%
 from specdec_core.measure import drafting
@@ -629,13 +775,20 @@ print(f"{reachable:.1%} of the answers' tokens are among the {len(small.ids)}; n
 print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} with the reduced set.")
 
 # %% [markdown]
-# *Python's part is what remains of the unwatched runs' time; it may vanish in the noise between the two.* The layers are the same in both bars. Where they are slower beside the full projection, its tens of megabytes are the likely reason: in every call they drive the layers' weights out of the processor's cache.
+# *Python's part is what remains of the unwatched runs' time; it may vanish in the noise between the two.*
+# The layers are the same in both bars.
+# If they are slower beside the full projection, its tens of megabytes are the likely reason:
+# in every call they drive the layers' weights out of the processor's cache.
 #
-# The draft model was *trained* with the reduced set. Given all rows of the projection, it also has to rank tokens that it never learned to rank; the comparison of the two rates is therefore kinder to the reduced set than a model trained for all tokens would be.
+# The draft model was *trained* with the reduced set.
+# Given all rows of the projection, it also has to rank tokens that it never learned to rank.
+# A model trained for all tokens would do better, so the comparison of the two rates favors the reduced set.
 #
 # ## Predicted and measured
 #
-# All pieces are there. First $c$, on this machine: a forward of the draft model with one row over one of the target. And the target's $t(\gamma + 1)$, which theorem 3.8 sets to $t(1)$.
+# Now we have all the pieces.
+# First $c$ on this machine: the time of a one-row forward of the draft model, over that of the target.
+# Then the target's $t(\gamma + 1)$, which theorem 3.8 sets to $t(1)$.
 
 # %%
 from specdec_core.measure import measure_costs
@@ -652,7 +805,12 @@ for name, rate in (("reduced", float(alpha)), ("full", float(full))):
           f"{speedup(rate, g, c[name]):.2f} times as fast")  # fmt: skip
 
 # %% [markdown]
-# Then the race. The first question of four tasks, without a draft and with four draft lengths. Each run has a cache of its own, and they take turns, the one that has written least always next, so that a busy moment of the machine hits all of them alike. The reading of the prompt is not counted. Theorem 3.8 gets the α of these four answers, not that of all sixteen.
+# Then the race.
+# The first question of four tasks, without a draft and with four draft lengths.
+# Each run has a cache of its own, and they take turns,
+# the one that has written least always next, so that a busy moment of the machine hits all of them alike.
+# The reading of the prompt is not counted.
+# Theorem 3.8 gets the α of these four answers, not that of all sixteen.
 
 # %%
 RACED, TOKENS, LENGTHS = ("edit_code", "math", "chat", "write"), 40, (1, 2, 4, 8)
@@ -735,12 +893,19 @@ print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a call of the dra
       "the rest is the loop around it." if drafted > call else "the loop is lost in the noise.")  # fmt: skip
 
 # %% [markdown]
-# The steps are the same on every machine, as far as rounding allows; the clock is not. Theorem 3.8 errs on the optimistic side wherever $t(\gamma + 1) > t(1)$. Where that begins is a matter of the machine (chapter 00); beyond, the longer the draft, the more. On a large target and a GPU both corrections shrink: rows are nearly free, and $c$ is that of a model a hundred times
-# smaller. The pair of this chapter is the hard case: a target so small that a draft model can hardly be much smaller.
+# The steps are the same on every machine, as far as rounding allows; the clock is not.
+# Theorem 3.8 is too optimistic wherever $t(\gamma + 1) > t(1)$.
+# Where that begins depends on the machine (chapter 00); from there on the error grows with the length of the draft.
+# With a large target on a GPU both corrections shrink:
+# rows are nearly free, and $c$ is that of a model a hundred times smaller.
+# The pair of this chapter is the hard case: the target is so small that a draft model can hardly be much smaller.
 #
 # ## With sampling
 #
-# Nothing of the algorithm changes at $T > 0$; the first section of this chapter ran it there. The draft is drawn at the same temperature and with the same top-k and top-p as asked of the target. That is no duty (chapter 01), but it makes $q$ most like $p$. Whole answers on the real pair, enumerated: two tokens, cut to the two best of each law.
+# Nothing of the algorithm changes at $T > 0$; the first section of this chapter ran it there.
+# The draft is drawn at the same temperature and with the same top-k and top-p as asked of the target.
+# Losslessness does not require that (chapter 01); it is the plain choice, and mostly keeps $q$ close to $p$.
+# Here are whole answers on the real pair, enumerated: two tokens, drawn from the two best of each law.
 
 # %%
 two_best = Sampling(temperature=1.0, top_k=2)
@@ -760,9 +925,14 @@ print(f"{len(laws[0])} texts of two tokens; distance of the laws without and wit
       f"{total_variation(*laws):.1e}")  # fmt: skip
 
 # %% [markdown]
-# With the tables of the first section the distance was below 1e-12. Here a forward with two rows may round otherwise than one with a single row. Where it does, the number above is larger than that; where it does not, it is as small (chapter 12).
+# With the tables of the first section the distance was below 1e-12.
+# Here a forward with two rows may round differently from one with a single row.
+# Where it does, the number above is larger than that; where it does not, it is as small (chapter 12).
 #
-# **Same law, other samples.** One seed gives other texts with a draft model than without: the same uniforms are spent on other questions, here on "is this draft accepted", there on "which token". Both texts are samples of one law, and comparing them tests nothing.
+# **Same law, other samples.**
+# One seed gives different texts with a draft model and without one.
+# The same uniforms answer different questions, here "is this draft accepted", there "which token".
+# Both texts are samples of one law, and comparing them tests nothing.
 
 # %%
 warm = Sampling(temperature=1.0)
@@ -773,7 +943,10 @@ for name, drafter in (("without a draft", NullDrafter()), ("with the draft model
     print(f"{name}, {answer.trace.target_calls} target calls:\n    {answer.text!r}")
 
 # %% [markdown]
-# **How does α depend on the temperature?** At each place of the recorded answers the two laws are known, so $\beta = \sum_x \min(p, q)$ can be computed, without a draw. Its mean is α; its spread is why α is not all there is.
+# **How does α depend on the temperature?**
+# At each place of the recorded answers the two laws are known,
+# so $\beta = \sum_x \min(p, q)$ can be computed without a draw.
+# Its mean is α; because of its spread, α alone does not tell everything.
 
 # %%
 TEMPERATURES, spread = (0.0, 0.5, 1.0, 1.5), {}
@@ -808,35 +981,68 @@ print(f"At T = 1: α = {values.mean():.2f}; {np.mean(values < 0.2):.0%} of the p
 print("α by temperature: " + ", ".join(f"{np.mean(spread[T]):.2f} at T = {T:g}" for T in TEMPERATURES) + ".")
 
 # %% [markdown]
-# (The places are those of greedy answers, also for $T > 0$; sampled answers stray into places of their own.)
+# (The places are those of greedy answers, also for $T > 0$; sampled answers lead to other places.)
 #
 # ## Pitfalls
 #
-# - **3.36 and 2.36.** Output tokens count the correction or bonus, accepted tokens do not. Say which.
-# - **Row $j$ reads place $n + j - 1$ and speaks about place $n + j$.** Every off-by-one of this chapter violates that line, and none of them crashes.
-# - **The right law does not prove the loop.** A loop that forgets what it accepted is lossless and useless. Count calls.
-# - **Rejected tokens in the draft model's cache**, or a last draft that it never read: no wrong output, only a lower α. Test the cache against a fresh forward.
-# - **Another tokenizer.** Equal ids of two vocabularies are not the same token.
-# - **α > c is the condition**, not "the draft is smaller". A draft model of a quarter of the size with a quarter of the time needs α above ¼ to gain anything, and more to gain much.
-# - **γ from the formula with a constant α** is a first guess. The top is flat; $t(\gamma + 1)$ moves it to the left.
-# - **Acceptance over drafted tokens** falls with γ by construction. Divide by the tokens *tested*.
-# - **The vocabulary is the target's.** Counting a draft model's size in layers forgets most of its work.
+# - **3.36 and 2.36.**
+#   Output tokens include the correction or bonus, accepted tokens do not.
+#   Say which you mean.
+# - **Row $j$ reads place $n + j - 1$ and speaks about place $n + j$.**
+#   Every off-by-one of this chapter violates that line, and none of them crashes.
+# - **A right law does not prove the loop.**
+#   A loop that forgets what it accepted is lossless and useless.
+#   Count calls.
+# - **Rejected tokens in the draft model's cache**, or a last draft that it never read:
+#   the output is still right, only α is lower.
+#   Compare the cache with a fresh forward.
+# - **Another tokenizer.**
+#   Equal ids of two vocabularies are not the same token.
+# - **α > c is the condition**, not "the draft is smaller".
+#   A draft model of a quarter of the size with a quarter of the time needs α above ¼ to gain anything,
+#   and more to gain much.
+# - **γ from the formula with a constant α** is a first guess.
+#   The top is flat; $t(\gamma + 1)$ moves it to the left.
+# - **Acceptance over drafted tokens** falls with γ by construction.
+#   Divide by the tokens *tested*.
+# - **The vocabulary is the target's.**
+#   Whoever counts a draft model's size in layers forgets the projection, which may be half of its work.
 #
 # ## Summary
 #
-# - A step: γ draws from $q_0 \dots q_{\gamma-1}$, one forward with $\gamma + 1$ rows, tests in order, and one token of the target's. $n$ grows by $k + 1$.
+# - A step: γ draws from $q_0 \dots q_{\gamma-1}$,
+#   one forward with $\gamma + 1$ rows, tests in order, and one token of the target's own.
+#   $n$ grows by $k + 1$.
 # - $E[\text{tokens}] = (1 - \alpha^{\gamma+1})/(1 - \alpha)$ output, one less accepted; at most $1/(1 - \alpha)$.
-# - Speedup $= E/(1 + \gamma c)$, if rows are free. Some γ gains exactly if $\alpha > c$; the best γ is where the next draft's rate $\alpha^{\gamma+1}/c$ falls below the rate so far. With measured costs: $E\,t(1)/(t(\gamma + 1) + \gamma\, t_{\text{draft}})$.
-# - After a step the target's cache is right. The draft model's holds rejected tokens to be cut, or lacks its last draft if all were accepted.
-# - α is a mean of a β that differs from place to place and from task to task. $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$ with the conditional rates is exact.
-# - In a small draft model the vocabulary projection outweighs the layers. Drafting only frequent tokens makes it cheap and bounds β by $p(K)$.
+# - Speedup $= E/(1 + \gamma c)$, if rows are free.
+#   Some γ gains exactly if $\alpha > c$;
+#   the best γ is where the next draft's rate $\alpha^{\gamma+1}/c$ falls below the rate so far.
+#   With measured costs: $E\,t(1)/(t(\gamma + 1) + \gamma\, t_{\text{draft}})$.
+# - After a step the target's cache is right.
+#   The draft model's holds rejected tokens to be cut, or lacks its last draft if all were accepted.
+# - α is a mean of a β that differs from place to place and from task to task.
+#   $1 + \alpha_1 + \alpha_1\alpha_2 + \dots$ with the conditional rates is exact.
+# - In a small draft model the projection to the whole vocabulary can weigh as much as the layers.
+#   Drafting only frequent tokens makes it cheap and bounds β by $p(K)$.
 #
-# **Can you answer these?** γ = 5 and all drafts were accepted: how many tokens were written, and how many must the draft model read next? (Six; two.) α = 0.6, $c = 0.6$: which γ? (None: α is not above $c$.) A run with γ = 8 has τ = 2.9 and one with γ = 4 has 2.7: which is faster? (Not to be said without $c$ and $t(q)$; the second saves four draft calls and four rows a step.)
+# **Can you answer these?**
+# γ = 5 and all drafts were accepted: how many tokens were written, and how many must the draft model read next?
+# (Six; two.)
+# α = 0.6, $c = 0.6$: which γ?
+# (None: α is not above $c$.)
+# A run with γ = 8 has τ = 2.9 and one with γ = 4 has 2.7: which is faster?
+# (That depends on $c$ and $t(q)$; the second saves four draft calls and four rows per step.)
 #
 # ## Further reading
 #
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): algorithm 1, equation 1, theorem 3.8, corollary 3.9
-# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same algorithm with a target of 70 billion weights
-# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*, ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461): on whose text, and with which loss, to train a draft model
-# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*, 2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
-# - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): algorithm 1, equation 1, theorem 3.8, corollary 3.9
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*,
+#   2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the same algorithm with a target of 70 billion weights
+# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*, ICLR 2024,
+#   [arXiv:2310.08461](https://arxiv.org/abs/2310.08461): on whose text, and with which loss, to train a draft model
+# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*,
+#   2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
+# - W. Zhao and others,
+#   *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*,
+#   ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)

@@ -17,7 +17,9 @@
 # %% [markdown]
 # # 03 · Multi-token prediction and Medusa
 #
-# > **The question of this chapter.** The state from which the target takes its next token knows something of the tokens after it. How can a small module, or a few heads, read that out, and how many of their guesses is it worth checking at once?
+# > **The question of this chapter.**
+# > The state from which the target takes its next token also knows something about the tokens after it.
+# > How can a small module, or a few heads, read that out, and how many of their guesses is it worth checking at once?
 #
 # **Afterwards you can**
 #
@@ -25,10 +27,13 @@
 # - say what Medusa's heads cannot know, and what that costs;
 # - derive the mask and the positions by which one forward checks a whole tree;
 # - compute what a tree is worth, and find the best one of a given size;
-# - verify a tree greedily and in sampling without changing the target's law, and say by how much *typical acceptance* changes it;
+# - verify a tree, greedily and with sampling, without changing the target's distribution,
+#   and say by how much *typical acceptance* changes it;
 # - choose a tree's size from this machine's $t(q)$.
 #
-# **Taken for granted:** chapter 00 (τ, $t(q)$), chapter 01 (accept rule, residual, siblings), and what a Transformer's layer does.
+# **Taken for granted:** chapter 00 (τ, $t(q)$), chapter 01 (accept rule, residual, siblings),
+# and what a Transformer's layer does.
+# A *law* is the distribution of the next token after some text, as in chapter 01.
 #
 # **Time:** 45 minutes of reading; the cells take about two minutes on two CPU cores.
 
@@ -62,17 +67,32 @@ print(loaded.why)
 # %% [markdown]
 # ## What one state can know
 #
-# The target reads tokens $t_0 \dots t_i$ and ends with a state $f_i$, a vector of $D$ numbers. The vocabulary projection turns it into the law $p$ of $t_{i+1}$. Nothing else is asked of it. But text is not decided word by word: a model that begins *on the other* is likely
-# to go on with *hand*, and some of that is in $f_i$. **Multi-token prediction** asks $f_i$ for $t_{i+2}$ as well. There are two ways to ask:
+# The target reads tokens $t_0 \dots t_i$ and ends with a state $f_i$, a vector of $D$ numbers.
+# The vocabulary projection turns it into the law $p$ of $t_{i+1}$.
+# Ordinary decoding asks it for nothing else.
+# But a model does not decide its text word by word:
+# one that begins *on the other* is likely to go on with *hand*, and some of that is in $f_i$.
+# **Multi-token prediction** asks $f_i$ for $t_{i+2}$ as well.
+# There are two ways to ask:
 #
-# - **blind**: from $f_i$ alone, before $t_{i+1}$ is known. The best answer is the mixture $m(y) = \sum_x p(x)\, p(y \mid x)$;
-# - **told**: when $t_{i+1} = x$ has been chosen. The best answer is $p(\cdot \mid x)$.
+# - **blind**: from $f_i$ alone, before $t_{i+1}$ is known.
+#   The best answer is the mixture $m(y) = \sum_x p(x)\, p(y \mid x)$;
+# - **told**: when $t_{i+1} = x$ has been chosen.
+#   The best answer is $p(\cdot \mid x)$.
 #
-# Someone who guesses the best token is right with probability $\max_y m(y)$ if blind, and $\sum_x p(x) \max_y p(y \mid x)$ if told. The second is never smaller: *the maximum of a sum is at most the sum of the maxima*.
+# Someone who guesses the best token is right with probability $\max_y m(y)$ if blind,
+# and $\sum_x p(x) \max_y p(y \mid x)$ if told.
+# The second is never smaller: *the maximum of a sum is at most the sum of the maxima*.
 #
-# **By hand.** The target goes on with *of* (0.6) or *no* (0.4); after *of* it always says *course*, after *no* always *problem*. Blind, the best guess is *course*, right in 0.6 of the cases. Told, one is always right.
+# **By hand.**
+# The target goes on with *of* (0.6) or *no* (0.4); after *of* it always writes *course*, after *no* always *problem*.
+# The best blind guess is *course*, right in 0.6 of the cases.
+# A guesser that is told is always right.
 #
-# It gets worse with two blind guesses, one for each place. Blind guessers do not know of each other, so the pairs they think possible are all four: *of problem* gets $0.6 \cdot 0.4 = 0.24$, and *no course* as much. Neither ever occurs.
+# It gets worse with two blind guesses, one for each place.
+# Neither guesser knows what the other guessed, so together they consider all four pairs possible:
+# *of problem* gets $0.6 \cdot 0.4 = 0.24$, and *no course* as much.
+# Neither pair ever occurs.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -88,20 +108,35 @@ impossible = sum(p[x] * mixture[y] for x in range(2) for y in (2, 3) if not afte
 print(f"weight that two blind guesses give to pairs that never occur: {impossible:.2f}")
 
 # %% [markdown]
-# **Medusa** is blind and has several guessers: cheap, all at once, and for that the guesses are combined into a tree. **MTP** is told, and therefore has to guess one token after the other. EAGLE, the next chapter, is told too.
+# **Medusa** is blind and has several guessers.
+# They are cheap and answer all at once; since they do not agree with each other, their guesses are put into a tree.
+# **MTP** is told, and therefore has to guess one token after the other.
+# EAGLE, the next chapter, is told too.
 #
-# At $T = 0$ the token $t_{i+1} = \arg\max p$ is a function of $f_i$. A blind guesser then lacks no information, but it has to work out by itself what the target would do with that token, and the target has all its layers for that.
+# At $T = 0$ the token $t_{i+1} = \arg\max p$ is a function of $f_i$.
+# Then a blind guesser lacks no information.
+# But it has to work out by itself what the target would do with that token,
+# and the target uses all its layers for that.
 #
 # ## The MTP module, in the open
 #
-# DeepSeek-V3 ([arXiv:2412.19437](https://arxiv.org/abs/2412.19437), section 2.2) puts one module behind the model. For place $i$ it takes the state $f_i$ and the token after it, $t_{i+1}$:
+# DeepSeek-V3 ([arXiv:2412.19437](https://arxiv.org/abs/2412.19437), section 2.2) puts one module behind the model.
+# For place $i$ it takes the state $f_i$ and the token after it, $t_{i+1}$:
 #
-# 1. **norm** both, the state and the token's embedding $e(t_{i+1})$, each by an RMSNorm of its own: they are of different sizes;
-# 2. **concatenate** them to $2D$ numbers, and **project** to $D$: $\;x_i = M\,[\,\mathrm{norm}(e(t_{i+1}));\ \mathrm{norm}(f_i)\,]$ (the report writes the state first; the order only permutes the columns of $M$);
-# 3. **one block**, an ordinary decoder layer. Its attention reads $x_0 \dots x_i$, so the module has a key-value cache of its own: $\;g_i = \mathrm{block}(x_0 \dots x_i)$;
+# 1. **norm** both, the state and the token's embedding $e(t_{i+1})$,
+#    each by an RMSNorm of its own, since they are of different magnitude;
+# 2. **concatenate** them to $2D$ numbers, and **project** to $D$:
+#    $\;x_i = M\,[\,\mathrm{norm}(e(t_{i+1}));\ \mathrm{norm}(f_i)\,]$
+#    (the report writes the state first; the order only permutes the columns of $M$);
+# 3. **one block**, an ordinary decoder layer.
+#    Its attention reads $x_0 \dots x_i$, so the module has a key-value cache of its own:
+#    $\;g_i = \mathrm{block}(x_0 \dots x_i)$;
 # 4. the **shared head**: a norm, then the target's own vocabulary projection, which gives a law of $t_{i+2}$.
 #
-# $f_i$ gave $t_{i+1}$ with one projection. $g_i$ does the same for $t_{i+2}$, so it stands where the target's $f_{i+1}$ will stand. Embedding and projection are the target's and cost nothing new. What has been trained:
+# One projection turned $f_i$ into a law of $t_{i+1}$.
+# The same projection turns $g_i$ into a law of $t_{i+2}$, so $g_i$ stands where the target's $f_{i+1}$ will stand.
+# Embedding and projection are the target's and need no new weights.
+# These are the weights that have been trained:
 
 # %%
 from specdec_core.drafters import weights
@@ -112,10 +147,15 @@ for name, tensor in tensors.items():
     print(f"{name:42} {' × '.join(map(str, tensor.shape))}")
 
 # %% [markdown]
-# The target has been frozen, and the module was trained beside it on conversations that the target itself wrote, to give the target's laws (`specdec train cards` says how). DeepSeek-V3 trains its module together with the model, to make the *model* better; that the module can also draft is a
-# second use. Only the most frequent tokens can be drafted, those in `ids`, since the projection is the dearest part of a module as small as this (chapter 02).
+# The target was frozen, and the module was trained beside it, on conversations that the target itself wrote,
+# to give the target's laws (`specdec train cards` says how).
+# DeepSeek-V3 trains its module together with the model, to make the *model* better;
+# that the module can also draft is a second use.
+# Only the most frequent tokens can be drafted, those in `ids`:
+# the projection is the most expensive part of a module as small as this (chapter 02).
 #
-# Now the four steps, on one text: a question and the beginning of its answer. First the states of the target and the pairs:
+# Now the four parts, on one text: a question and the beginning of its answer.
+# First the states of the target and the pairs:
 
 # %%
 import torch
@@ -138,7 +178,8 @@ pair = torch.cat([norm(embedded, w["norm_token.weight"]), norm(f[:-1], w["norm_f
 x = pair @ w["join.weight"].T  # (L-1, 2D) -> (L-1, D)
 
 # %% [markdown]
-# Then the block: attention with rotary positions over all places up to one's own, and a gated MLP, each added to what comes in.
+# Then the block: attention with rotary positions over all places up to its own, and a gated MLP.
+# Each is added to its input.
 
 # %%
 def turn(heads):
@@ -181,12 +222,20 @@ for what, logits in said.items():
     print(f"{what:24}", [tokenizer.decode([i]) for i in ids[logits.topk(5).indices]])
 
 # %% [markdown]
-# The difference is rounding in the type the model runs in. Note the last two lines. The target had to read *is* to say its line, with all its layers; the module, right or wrong, has seen the target's state *before* that token, the token's embedding, and one layer.
+# The difference is rounding in the number format of the model.
+# Compare the last two lines.
+# To get its line, the target had to read *is*, with all its layers.
+# The module, right or wrong, had only the target's state *before* that token, the token's embedding, and one layer.
 #
 # ## One module, several depths
 #
-# After one step the module has drafted $t_{i+2}$. For $t_{i+3}$ one would need the pair $(f_{i+1}, t_{i+2})$, and $f_{i+1}$ is what the target has not computed yet. There are two ways on. DeepSeek-V3's report describes a *chain of modules*, one for each depth; the model it publishes has one. Software for serving it uses the
-# one **recursively**: $g_i$ stands in for $f_{i+1}$, and the pair $(g_i, t_{i+2})$ goes in. So does the package:
+# Now the module has drafted $t_{i+2}$.
+# For $t_{i+3}$ it would need the pair $(f_{i+1}, t_{i+2})$, but the target has not computed $f_{i+1}$ yet.
+# There are two ways to continue.
+# DeepSeek-V3's report describes a *chain of modules*, one for each depth; the model it publishes has one.
+# Software that serves this model uses the one module **recursively**:
+# $g_i$ stands in for $f_{i+1}$, and the pair $(g_i, t_{i+2})$ is the next input.
+# So does the package:
 
 # %%
 def draft(text, states, depth):
@@ -212,8 +261,14 @@ print("ours:   ", draft(text, states[:-1], 4))
 print("package:", mtp.propose(text, Budget(64, 64), Rng(0)).tokens[1:].tolist())
 
 # %% [markdown]
-# The module was trained on true states only, and by the second step it reads its own. Errors add up: we expect the acceptance to fall with depth. To see it we need answers. Here are seven of the book's questions, answered by ordinary decoding and by each drafter of this chapter: one race, from which every section takes what it needs.
-# (`medusa:nodes=14` drafts a tree of 14 tokens, of which more below.) The greedy answer does not depend on the drafter, so the answers of ordinary decoding, recorded with their states $f_i$, will serve all the trees of this chapter.
+# The module was trained on true states only, but from the second token on it reads its own.
+# Errors add up: we expect the acceptance to fall with depth.
+# To see it we need answers.
+# Here are seven of the book's questions, answered by ordinary decoding and by each drafter of this chapter:
+# one race, from which every section takes what it needs.
+# (`medusa:nodes=14` drafts a tree of 14 tokens; such trees follow below.)
+# Up to rounding, the greedy answer does not depend on the drafter.
+# So we record the answers of ordinary decoding with their states $f_i$, and use them for all the trees of this chapter.
 
 # %%
 from specdec_core.core.engine import generate
@@ -269,17 +324,28 @@ for depth, (accepted, tested) in enumerate(mtp_depths, 1):
     print(f"  depth {depth}: {accepted} of {tested} tested, α = {accepted / tested:.2f}")
 
 # %% [markdown]
-# Each α is a *conditional* rate: tested is a depth only where all before it were accepted. Text in which the first draft was right is easier than average, which works against the fall. DeepSeek-V3's report (section 5.4.3) gives 0.85 to 0.90 for the one token beyond the next, for its own module, trained with a model of 671 billion weights.
+# Each α is a *conditional* rate: a depth counts as tested only if all shallower drafts were accepted.
+# Text in which the first draft was right is easier than average, which works against the fall.
+# DeepSeek-V3's report (section 5.4.3) gives 0.85 to 0.90 for the one token beyond the next.
+# That is its own module, trained with a model of 671 billion weights.
 #
-# When sampling, each token is *drawn* from the module's law $q$, processed as the target's is, and tested by $\min(1, p/q)$. That is chapter 01 without a change: the module is a draft model with the target's state for an input.
+# When sampling, each token is *drawn* from the module's law $q$,
+# processed as the target's is, and tested by $\min(1, p/q)$.
+# This is chapter 01 without a change: the module is a draft model whose input is the target's state.
 #
 # ## Heads on one state
 #
-# Medusa ([arXiv:2401.10774](https://arxiv.org/abs/2401.10774)) is blind. Head $k = 1, 2, \dots$ reads $f_i$ and guesses $t_{i+1+k}$; all heads read the same state at the same time, and none knows what another guesses. A head of the paper is a residual block and a vocabulary projection of its own,
+# Medusa ([arXiv:2401.10774](https://arxiv.org/abs/2401.10774)) is blind.
+# Head $k = 1, 2, \dots$ reads $f_i$ and guesses $t_{i+1+k}$.
+# All heads read the same state at the same time, and none knows what another guesses.
+# A head of the paper is a residual block and a vocabulary projection of its own,
 #
 # $$\mathrm{softmax}\big(U_k\,(f + \mathrm{SiLU}(W_k f))\big).$$
 #
-# The package's heads share the target's projection $E$, cut to the tokens that can be drafted, and have a small matrix $M_k$ in front: $U_k = E M_k$. In the open, for the text above. The target has chosen the root, *is*, from $f_{L-2}$; the heads read the same state:
+# The package's heads share the target's projection $E$, cut to the tokens that can be drafted,
+# with a small matrix $M_k$ in front: $U_k = E M_k$.
+# We compute them in the open, for the text above.
+# The target has chosen the root, *is*, from $f_{L-2}$; the heads read the same state:
 
 # %%
 from specdec_core.drafters import medusa
@@ -316,7 +382,10 @@ for k, law in enumerate(theirs.softmax(-1), 1):
 display(Markdown(markdown(rows, ["head", "the target writes", "1st guess", "2nd", "3rd", "4th"])))
 
 # %% [markdown]
-# How often is each guess right? The weight file holds the answer, counted on conversations that were kept out of training: $a_{k,r}$, the share of tokens that are head $k$'s guess of rank $r$. We draw the running sum: a head with $r$ guesses is right if one of them is.
+# How often is each guess right?
+# The weight file holds the answer, counted on conversations that were kept out of training:
+# $a_{k,r}$, the share of tokens that are head $k$'s guess of rank $r$.
+# The figure shows the running sum, since a head with $r$ guesses is right if one of them is.
 
 # %%
 import matplotlib.pyplot as plt
@@ -337,9 +406,11 @@ source = "first-guess accuracy logged for a 7B model in the Medusa repository (a
 figures.save(fig, "03-heads", alt=alt, model=loaded, quoted=[source])
 
 # %% [markdown]
-# Two things to read off. Heads fall off quickly with distance, since each further token is one more that was not told. And the second to tenth guesses hold a good deal of what the first misses: worth checking, if checking is cheap.
+# The figure shows two things.
+# The further ahead a head guesses, the less often it is right: there are more tokens in between that it was not told.
+# And the second to tenth guesses hold a good part of what the first misses: worth checking, if checking is cheap.
 #
-# What do such drafters weigh?
+# How large are such drafters?
 
 # %%
 def size(name):
@@ -359,22 +430,42 @@ print(f"{len(accuracy)} heads of the paper's form, each with its own projection:
       f"{whole / 1e6:.0f} million, {whole / all_weights:.0%}")  # fmt: skip
 
 # %% [markdown]
-# > **The notes say …** (*a short introduction*) that such extra weights are usually below 1 % of the model's. Not for Medusa as its paper has it: each head brings a whole vocabulary projection, and the smaller the model, the larger its share. Heads that share the target's projection come down to a few percent here, and so does a module of one layer. The appendix counts
-# > both for a model of 7 billion weights.
+# > **The notes say …** (*a short introduction*) that such extra weights are usually below 1 % of the model's.
+# > That is not so for Medusa as in its paper: each head has a whole vocabulary projection,
+# > and the smaller the model, the larger its share.
+# > Heads that share the target's projection have a few percent of the weights here, and so has a module of one layer.
+# > The appendix counts both for a model of 7 billion weights.
 #
-# > **The notes say …** (*five routes*) that MTP asks for a model that provides its modules and was trained with them. As its inventors use it, yes, and no switch makes a module out of nothing. To *draft*, however, a module can be trained afterwards beside a frozen model, as EAGLE is: the one of this chapter was.
+# > **The notes say …** (*five routes*) that MTP asks for a model that provides its modules and was trained with them.
+# > As its inventors use it, this is true, and a setting alone gives no model a module.
+# > To *draft*, however, a module can be trained afterwards beside a frozen model, as EAGLE is.
+# > The module of this chapter was.
 #
 # ## A tree and its mask
 #
-# Take the best two guesses of head 1, and behind *each* of them the best two of head 2: six nodes. In general $s_1, s_2, \dots$ guesses of the heads give the **Cartesian product**, with $s_1 s_2 \cdots s_d$ nodes at depth $d$. Paths share their beginnings, so it is a tree: what REST gets from counts
-# (chapter 08), Medusa gets from heads. All nodes are rows of *one* forward.
+# Take the best two guesses of head 1, and behind *each* of them the best two of head 2.
+# That makes six nodes: 1 and 2 below the root 0, then 3 and 4 below 1, and 5 and 6 below 2.
+# In general $s_1, s_2, \dots$ guesses of the heads give the **Cartesian product**,
+# with $s_1 s_2 \cdots s_d$ nodes at depth $d$.
+# Paths share their beginnings, so it is a tree.
+# (REST gets such a tree from counts, in chapter 08; Medusa gets it from heads.)
+# All nodes are rows of *one* forward.
 #
-# What must hold in it? Row $i$'s logits have to be those that the target would give after the committed tokens and the path to $i$, as if nothing else were there. In a Transformer a row hears of other tokens in one place only, attention, and knows in one way only where it stands, by its position. So there are exactly two demands:
+# What must hold in this forward?
+# Row $i$'s logits have to be those that the target would give
+# after the committed tokens and the path to $i$, as if nothing else were there.
+# In a Transformer a row learns of other tokens only through attention, and of its own place only through its position.
+# So there are exactly two demands:
 #
-# 1. **Mask.** Row $i$ attends to the committed tokens, to its ancestors, and to itself; to no sibling, no cousin, no descendant.
-# 2. **Position.** Row $i$ stands at the root's position plus its *depth*. Siblings share a position. The row's number has nothing to do with it.
+# 1. **Mask.**
+#    Row $i$ attends to the committed tokens, to its ancestors, and to itself; to no sibling, no cousin, no descendant.
+# 2. **Position.**
+#    Row $i$ stands at the root's position plus its *depth*.
+#    Siblings share a position.
+#    The row's number has nothing to do with it.
 #
-# With parents $\pi(i) < i$ the mask has one rule: the row of $i$ is the row of its parent, and a one at $i$. **By hand**, for the six nodes (root 0; 1 and 2 below it; 3, 4 below 1; 5, 6 below 2):
+# With parents $\pi(i) < i$ the mask has one rule: the row of $i$ is the row of its parent, with a one at $i$ added.
+# **By hand**, for the six nodes:
 #
 # | row | parent | depth | sees rows |
 # |--:|--:|--:|:--|
@@ -399,7 +490,9 @@ print(mask.astype(int))
 print("the package's mask is the same:", (tree.ancestors == mask).all(), " depths:", tree.depths.tolist())
 
 # %% [markdown]
-# Now with the model. The heads' guesses behind our text become a tree; each of its rows is compared with a forward over its path alone. And with what comes out if one forgets the tree: the same tokens as one long chain, each row seeing all before it.
+# Now with the model.
+# The heads' guesses behind our text become a tree, and we compare each of its rows with a forward over its path alone.
+# Beside it stands what one gets without the tree: the same tokens as one long chain, each row seeing all before it.
 
 # %%
 def medusa_tree(nodes, text=text, states=states):
@@ -429,7 +522,9 @@ apart = spacing(top, BITS[dtype])
 print(f"the largest logit is {top:.1f}; there neighboring numbers of {dtype} are {apart:.3g} apart")
 
 # %% [markdown]
-# Up to rounding, some spacings of the type the model runs in (chapter 12), the rows of the tree know nothing of each other. Look at any of them: its path, what it sees, where it stands.
+# Up to rounding, some spacings of the model's number format (chapter 12),
+# a row of the tree does not depend on the rows beside its path.
+# Look at any of them: its path, what it sees, where it stands.
 
 # %%
 from specdec_core.viz import tree_mask
@@ -444,23 +539,37 @@ alt = "The mask of a Medusa tree of 24 nodes: each row is filled at itself and a
 figures.save(fig, "03-mask", alt=alt, model=loaded)
 
 # %% [markdown]
-# *Rows are named by their tokens. The first column is full: everybody sees the root. A chain would fill the whole lower triangle.*
+# *Rows are named by their tokens.
+# The first column is full: every row sees the root.
+# A chain would fill the whole lower triangle.*
 #
-# > **The notes say …** (*a short introduction*) that EAGLE is like Medusa with two things added, a prediction tree and autoregression on features. The tree is Medusa's own: candidates from several heads, joined in a tree and checked by tree attention, are in its paper (section 2.1.2), as the note *Five routes* has it. What EAGLE adds is the other thing.
+# > **The notes say …** (*a short introduction*) that EAGLE is like Medusa with two things added,
+# > a prediction tree and autoregression on features.
+# > The tree is Medusa's own: its paper (section 2.1.2) joins candidates from several heads in a tree
+# > and checks them by tree attention, as the note *Five routes* says too.
+# > EAGLE adds only the second.
 #
 # ## What a tree is worth
 #
-# A step writes the accepted tokens and one more. A node is accepted exactly if the target's next tokens are its path. By linearity of expectation, whatever depends on what,
+# A step writes the accepted tokens and one more.
+# A node is accepted exactly if the target's next tokens are its path.
+# Expectations add, however the nodes depend on each other, so
 #
 # $$E[\text{tokens}] = 1 + \sum_{v} P(v \text{ accepted}).$$
 #
-# Here is the sum that every tree in this book maximizes. Medusa needs $P(v \text{ accepted})$ before it runs, from the counts $a_{k,r}$. If $v$ is reached by taking rank $r_1$ of head 1, rank $r_2$ of head 2 and so on, it sets
+# This is the sum that every tree in this book maximizes.
+# Medusa needs $P(v \text{ accepted})$ before it runs, from the counts $a_{k,r}$.
+# If $v$ is reached by rank $r_1$ of head 1, rank $r_2$ of head 2 and so on, it sets
 #
 # $$P(v \text{ accepted}) \approx a_{1,r_1}\, a_{2,r_2} \cdots a_{d,r_d},$$
 #
-# as if heads were right or wrong **independently** of each other. They are not, and we shall see by how much.
+# as if heads were right or wrong **independently** of each other.
+# They are not, and we shall see by how much.
 #
-# **By hand.** Head 1: 0.6 and 0.2, head 2: 0.5 and 0.1. For the six nodes above, $E = 1 + (0.6 + 0.2) + (0.6 + 0.2)(0.5 + 0.1) = 2.28$. For a Cartesian product it is a product of sums; for any other tree one adds up the paths.
+# **By hand.**
+# Let head 1 have accuracies 0.6 and 0.2, and head 2 0.5 and 0.1.
+# For the six nodes above, $E = 1 + (0.6 + 0.2) + (0.6 + 0.2)(0.5 + 0.1) = 2.28$.
+# For a Cartesian product each depth is a product of sums; for any other tree one adds up the paths.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -474,14 +583,26 @@ print(f"without the last, the least likely: {expected_tokens_tree(parents[:6], r
 # %% [markdown]
 # ## Which tree?
 #
-# The last of those six nodes was worth 0.02 and took a row like any other. With a budget of $N$ rows, which nodes? **Begin with the root alone, and always add the node of largest probability among those whose parent is in the tree** (the paper's section 2.3.3).
+# The last of those six nodes was worth 0.02 and took a row like any other.
+# With a budget of $N$ rows, which nodes should we take?
+# **Begin with the root alone, and always add the node of largest probability among those
+# whose parent is in the tree** (the paper's section 2.3.3).
 #
-# > **Theorem.** Under the product formula no tree of $N$ nodes has a larger expectation, for any $N$.
+# > **Theorem.**
+# > Under the product formula no tree of $N$ nodes has a larger expectation, for any $N$.
 #
-# *Proof.* All paths of ranks together form one large tree, in which a node is never likelier than its parent, for its probability is the parent's times a number of at most one. Sort its nodes by probability, a parent before its child among equals. The first $N$ have the largest sum that $N$ nodes can have, and they contain every node's parent, so they *are* a tree. Greedy addition takes them
-# in that order: the likeliest node left has its parent in the tree already. $\blacksquare$
+# *Proof.*
+# All paths of ranks together form one large tree.
+# In it a node is never likelier than its parent: its probability is the parent's times a number of at most one.
+# Sort its nodes by probability, a parent before its child among equals.
+# The first $N$ have the largest sum that $N$ nodes can have,
+# and they contain every node's parent, so they *are* a tree.
+# Greedy addition takes them in that order: the likeliest node left has its parent in the tree already. $\blacksquare$
 #
-# **By hand**, $N = 3$: rank 1 of head 1 (0.6), behind it rank 1 of head 2 (0.6 · 0.5 = 0.3), then rank 2 of head 1 (0.2). Together $E = 2.1$. We check the theorem against *all* trees of a size, for random accuracies:
+# **By hand**, with $N = 3$: rank 1 of head 1 (0.6), then behind it rank 1 of head 2 (0.6 · 0.5 = 0.3),
+# then rank 2 of head 1 (0.2).
+# Together $E = 2.1$.
+# We check the theorem against *all* trees of a size, for random accuracies:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -509,7 +630,10 @@ for _ in range(20):
 print("greedy addition is as good as the best of all trees:", max(gaps) < 1e-12)
 
 # %% [markdown]
-# Now the heads of our model. Every tree can be tried on the recorded answers without running the target: for each place of an answer, look up at which rank each head has the token that was really written. A step then goes down the tree along these ranks.
+# Now the heads of our model.
+# Every tree can be tried on the recorded answers without running the target:
+# for each place of an answer, look up at which rank each head has the token that was really written.
+# A step then goes down the tree along these ranks.
 
 # %%
 WORST = accuracy.shape[1]  # a rank that no tree has
@@ -578,11 +702,16 @@ if same:
     print(f"on the {len(same)} answers that are the recorded ones: {theirs:.3f} and {ours:.3f}")
 
 # %% [markdown]
-# The engine and the replay count the same steps, except where a near tie of logits turned (chapter 12): of the target's, and the answer is another; of the heads', and a step is.
+# The engine and the replay count the same steps, except where rounding decided a near tie of logits (chapter 12).
+# A near tie of the target's logits changes the answer; one of the heads' changes a step.
 #
 # ## Are the heads independent?
 #
-# The predictions of the table differ from the replay for two reasons: the accuracies were counted on other text, and the product assumes independence. To judge the assumption alone we compare, for chains of first guesses, the product of the heads' accuracies with how often the chain was really right, all counted on one text, the recorded answers:
+# The predictions of the table differ from the replay for two reasons:
+# the accuracies were counted on other text, and the product assumes independence.
+# To judge the assumption alone we look at chains of first guesses.
+# We compare the product of the heads' accuracies with how often the chain was really right,
+# both counted on the same text, the recorded answers:
 
 # %%
 right = np.concatenate([ranks[: max(0, len(ranks) - len(accuracy) + 1)] == 0 for ranks in all_ranks])
@@ -601,11 +730,18 @@ print("Being right comes in stretches: easy text is easy for all heads." if more
       "No sign that heads are right together, on this text.")  # fmt: skip
 
 # %% [markdown]
-# Where heads are right together, the product undervalues depth, and a tree grown from joint counts would be deeper: with enough text one can count paths instead of heads. And because all nodes of a depth have the same candidates, the tree is the same in every step, however sure or unsure the heads are: that is what EAGLE-2's dynamic tree changes (chapter 04).
+# Where heads are right together, the product undervalues depth.
+# A tree grown from joint counts would be deeper: with enough text one can count paths instead of heads.
+# And because all nodes of a depth have the same candidates, the tree is the same in every step,
+# however sure or unsure the heads are.
+# EAGLE-2's dynamic tree changes that (chapter 04).
 #
 # ## Acceptance by depth
 #
-# The two drafters of this chapter on the same questions. For Medusa, two lines: the chain of first guesses, tried at every place of the answers, and the tree, tried where its steps began, where a depth counts as accepted if *any* of its nodes was.
+# The figure compares the two drafters of this chapter on the same questions.
+# Medusa has two lines.
+# One is the chain of first guesses, tried at every place of the answers.
+# The other is the tree, tried where its steps began; here a depth counts as accepted if *any* of its nodes was.
 
 # %%
 lines = {"MTP, one module, recursively": mtp_depths, "Medusa, first guesses": chain,
@@ -622,7 +758,11 @@ alt = "Conditional acceptance by depth for MTP, for Medusa's first guesses, and 
 figures.save(fig, "03-depth", alt=alt, model=loaded)
 
 # %% [markdown]
-# *Bars: one standard error.* A conditional rate may rise with depth. What got as far as depth 3 stands in text so regular that even blind guesses are right; only few places are like that, as the bars show. MTP's rate has the same help and in addition loses by reading its own states.
+# *Bars: one standard error.*
+# A conditional rate may rise with depth.
+# A draft that got as far as depth 3 stands in text so regular that even blind guesses are right.
+# Only few places are like that, as the bars show.
+# MTP gains from this too, but it loses by reading its own states.
 
 # %%
 from specdec_core.theory import alpha_for
@@ -635,23 +775,53 @@ print(f"    {alpha_for(quoted, 4):.2f} for the τ = {quoted} that Spec-Bench lis
 print(f"    an α of 0.8 would give τ = {sum(0.8**k for k in range(5)):.2f}")
 
 # %% [markdown]
-# > **The notes say …** (*model-free chapter*, section 8.1) that the α of repetitive tasks, 0.8 to 0.9, is near Medusa's and EAGLE's. Medusa is far from it. The published number, 2.31 tokens a step (Spec-Bench, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851)), corresponds to the α printed above, and that with a tree of dozens of nodes: a single guess is right less often still.
+# > **The notes say …** (*model-free chapter*, section 8.1)
+# > that the α of repetitive tasks, 0.8 to 0.9, is near Medusa's and EAGLE's.
+# > Medusa is far from it.
+# > The published number, 2.31 tokens per step (Spec-Bench, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851)),
+# > corresponds to the α printed above.
+# > And that takes a tree of dozens of nodes; a single guess is right less often still.
 #
 # ## Checking a tree
 #
-# **Greedy.** One forward gives the target's choice after every row. Walk from the root: if a child holds the choice, go there; if none does, the choice is the correction, and behind a leaf it is the bonus. Everything beside the path is dropped, and the path's keys stay in the cache.
+# **Greedy.**
+# One forward gives the target's choice after every row.
+# Walk from the root: if a child holds the choice, go there.
+# If none does, the choice is the correction; behind a leaf it is the bonus.
+# Everything beside the path is dropped, and the path's keys and values stay in the cache.
 #
-# **Sampling, fixed guesses.** If the children of a node are fixed tokens, sample $y$ from $p$ and look whether it is among them (chapters 01 and 08). With the $k$ likeliest tokens of a head, the node is left by a child with probability $\sum_j p(x_j)$.
+# **Sampling, fixed guesses.**
+# If the children of a node are fixed tokens, sample $y$ from $p$ and look whether it is among them (chapters 01, 08).
+# With the $k$ likeliest tokens of a head, one of the children is accepted with probability $\sum_j p(x_j)$.
 #
-# **Sampling, drawn guesses.** Or draw the children from the head's law $q$, one after another, never the same twice. Then the test must match the draw:
+# **Sampling, drawn guesses.**
+# Or draw the children from the head's law $q$, one after another, never the same twice.
+# Then the test must match the draw:
 #
-# > Let $p_1 = p$, $q_1 = q$. For $j = 1, 2, \dots$: accept child $x_j$ with probability $\min(1, p_j(x_j)/q_j(x_j))$. If it is rejected, $p_{j+1} = r(p_j, q_j)$, the residual, and $q_{j+1}$ is $q_j$ without $x_j$, renormalized. If no child is left, draw from the last $p_j$.
+# > Let $p_1 = p$, $q_1 = q$.
+# > For $j = 1, 2, \dots$: accept child $x_j$ with probability $\min(1, p_j(x_j)/q_j(x_j))$.
+# > If it is rejected, $p_{j+1} = r(p_j, q_j)$, the residual, and $q_{j+1}$ is $q_j$ without $x_j$, renormalized.
+# > If no child is left, draw from the last $p_j$.
 #
-# *Proof that the token follows $p$.* By induction on the number of children. With none, it is drawn from $p$. Otherwise $x_1$ follows $q_1$, and one round of rejection sampling emits $p_1$'s law if a rejection is followed by *any* way to emit the residual $p_2$ (chapter 01). Given $x_1$, the next child follows $q_2$, and whether $x_1$ was accepted was decided by a uniform of its own. So what follows is the same
-# procedure for target $p_2$ with one child less, which emits $p_2$ by induction. $\blacksquare$ The same holds below an accepted child, with its own $p$ and $q$.
+# *Proof that the token follows $p$.*
+# By induction on the number of children.
+# With none, it is drawn from $p$.
+# Otherwise $x_1$ follows $q_1$.
+# One round of rejection sampling emits the law $p_1$
+# if a rejection is followed by *any* procedure that emits the residual $p_2$ (chapter 01).
+# Given $x_1$, the next child follows $q_2$, and a separate uniform decided whether $x_1$ was accepted.
+# So what follows is the same procedure for target $p_2$ with one child less, which emits $p_2$ by induction.
+# $\blacksquare$ The same holds below an accepted child, with its own $p$ and $q$.
 #
-# **By hand.** $p = (0.4, 0.4, 0.2)$, $q = (0.5, 0.3, 0.2)$, two children. Token 0 comes first with 0.5 and is accepted with 0.8; tokens 1 and 2 are accepted whenever they come first, as there $p \ge q$. So one child is accepted with probability $0.4 + 0.3 + 0.2 = 0.9$. In the remaining 0.1 token 0 was rejected: $p_2 = (0, 1, 0)$, and $q_2 = (0, 0.6, 0.4)$. The second child is token 1
-# with probability 0.6, and is accepted. Acceptance in all: $0.9 + 0.1 \cdot 0.6 = 0.96$. The law of the token: 0.4; $0.3 + 0.1 = 0.4$; 0.2.
+# **By hand.**
+# $p = (0.4, 0.4, 0.2)$, $q = (0.5, 0.3, 0.2)$, two children.
+# Token 0 comes first with probability 0.5 and is accepted with 0.8.
+# Tokens 1 and 2 are accepted whenever they come first, as there $p \ge q$.
+# So one child is accepted with probability $0.4 + 0.3 + 0.2 = 0.9$.
+# In the remaining 0.1 token 0 was rejected: $p_2 = (0, 1, 0)$, and $q_2 = (0, 0.6, 0.4)$.
+# The second child is token 1 with probability 0.6, and is accepted.
+# Acceptance in all: $0.9 + 0.1 \cdot 0.6 = 0.96$.
+# The law of the token: 0.4; $0.3 + 0.1 = 0.4$; 0.2.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -674,7 +844,9 @@ print(f"accepted: {sum(mass for (kept, _), mass in law.items() if kept):.2f}")
 print("law:     ", *(f"{sum(mass for (_, token), mass in law.items() if token == x):.2f}" for x in range(3)))
 
 # %% [markdown]
-# Now the whole machine: heads with random weights on a target with three tokens, a tree of three nodes on two levels, a text of two tokens, every way in which the draws can fall. Beside it two rules that do not match the draw.
+# Now everything together: heads with random weights on a target with three tokens,
+# a tree of three nodes on two levels, a text of two tokens, and every possible outcome of the draws.
+# Beside it stand two rules that do not match the draw.
 
 # %%
 from specdec_core.drafters import Medusa
@@ -722,8 +894,16 @@ for what, drafter in {
     print(f"{what:46} distance {exact(distance(toy, [0, 1], 2, warm, drafter))}")
 
 # %% [markdown]
-# The third line may surprise. Sample-and-match never asks where the children came from, so drawn ones are as good as any; it is lossless for every tree. The fourth line is the mistake: after a rejection the second child no longer comes from $q$. Which lossless way accepts more? Neither always: with $q = p$ one drawn child is accepted for certain, one fixed child with $\max p$; with $q$ flat and $p$ sharp it is the other way round. For one place and $k$ guesses, on the recorded answers, at two temperatures: the target's laws from its states, the laws of head 1, and the probability that one of $k$ children is
-# accepted.
+# The third line may be a surprise.
+# Sample-and-match does not ask where the children came from, so it is lossless for every tree.
+# The fourth line is the mistake: after a rejection the second child no longer comes from $q$.
+#
+# Which lossless rule accepts more?
+# Neither always does.
+# With $q = p$ one drawn child is accepted for certain, one fixed child only with probability $\max p$.
+# With $q$ flat and $p$ sharp it is the other way round.
+# We compute the probability that one of $k$ children is accepted, for one place, at two temperatures.
+# The target's laws come from its recorded states, $q$ is the law of head 1.
 
 # %%
 def logits_at(count=40):
@@ -772,13 +952,24 @@ display(Markdown(markdown(rows, ["T", "guesses", "fixed: the likeliest", "drawn 
 # %% [markdown]
 # ## Typical acceptance is not lossless
 #
-# When sampling, every lossless rule rejects tokens that are perfectly plausible, because something else was drawn. Medusa's authors propose to keep them. **Typical acceptance** (section 2.3.1) keeps a drafted token $x$ if
+# When sampling, every lossless rule rejects some perfectly plausible tokens, because something else was drawn.
+# Medusa's authors propose to keep them.
+# **Typical acceptance** (section 2.3.1) keeps a drafted token $x$ if
 #
 # $$p(x) > \min\big(\epsilon,\ \delta\, e^{-H(p)}\big), \qquad H(p) = -\textstyle\sum_y p(y) \ln p(y).$$
 #
-# $e^{-H}$ is the probability of each token in a uniform law of the same entropy: the less sure the target is, the less is asked. Of the paths whose tokens all pass, the longest is taken; the token behind it is the target's best. The authors' code has $\epsilon = 0.09$ and $\delta = 0.3 = \sqrt{\epsilon}$. No $q$ occurs, nothing is drawn, and no residual sets anything right.
+# $e^{-H}$ is the probability of each token in a uniform law of the same entropy:
+# the less sure the target is, the less is asked of the token.
+# Of the paths whose tokens all pass, the longest is taken; the token behind it is the target's best.
+# The authors' code has $\epsilon = 0.09$ and $\delta = 0.3 = \sqrt{\epsilon}$.
+# The rule does not use $q$, draws nothing, and has no residual that would repair the law.
 #
-# **By hand.** $p = (0.5, 0.3, 0.2)$: $H = 0.347 + 0.361 + 0.322 = 1.030$, $e^{-H} = 0.357$, times 0.3 is 0.107; the smaller of the two is 0.09. All three tokens pass. A draft drawn from $q = (0.2, 0.2, 0.6)$ is kept whatever it is, so **what is written follows $q$**, at distance $\mathrm{TV}(p, q) = 0.4$ from $p$.
+# **By hand.**
+# $p = (0.5, 0.3, 0.2)$ has $H = 0.347 + 0.361 + 0.322 = 1.030$ and $e^{-H} = 0.357$.
+# Times 0.3 that is 0.107; the smaller of the two is 0.09.
+# All three tokens pass.
+# A draft drawn from $q = (0.2, 0.2, 0.6)$ is kept whatever it is,
+# so **what is written follows $q$**, at distance $\mathrm{TV}(p, q) = 0.4$ from $p$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -800,7 +991,8 @@ for name, rule in (("rejection sampling", verify), ("typical acceptance", Typica
     print(f"{name:19} writes {', '.join(written)}, distance {exact(far)}")
 
 # %% [markdown]
-# **On the small table**, by enumeration, over two tokens: the heads' tree, drawn or fixed, several temperatures and thresholds ($\delta = \sqrt\epsilon$ throughout).
+# **On the small table**, by enumeration, over two tokens:
+# the heads' tree, drawn or fixed, at several temperatures and thresholds ($\delta = \sqrt\epsilon$ throughout).
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -820,9 +1012,15 @@ names = [f"{draw}, ε = {e}" for draw in ("drawn", "fixed") for e in (0.09, 0.3,
 display(Markdown(markdown(rows, ["T", "lossless rule", *names])))
 
 # %% [markdown]
-# A stricter threshold does not lead back to $p$. What is rejected becomes the target's *best* token and not a draw, so a rule that keeps nothing writes greedy text, which is another law again. And with *fixed* guesses nothing in the whole procedure is random any more: the text is one text, and its law a point mass, at distance $1 - p(\text{text})$.
+# A stricter threshold does not lead back to $p$.
+# A rejected token is replaced by the target's *best* token and not by a draw.
+# So a rule that keeps nothing writes greedy text, which follows yet another law.
+# And with *fixed* guesses nothing in the whole procedure is random any more:
+# there is only one text, and its law is a point mass, at distance $1 - p(\text{text})$.
 #
-# **On the model**, for one position, exactly. A token $x$ is drafted from $q$, head 1's law, and kept if $p(x)$ exceeds the threshold θ; otherwise the target's best, $x^*$, is written:
+# **On the model**, for one position, exactly.
+# A token $x$ is drafted from $q$, head 1's law, and kept if $p(x)$ exceeds the threshold θ;
+# otherwise the target's best, $x^*$, is written:
 #
 # $$P(y) = q(y)\,[\,p(y) > \theta\,] \;+\; [\,y = x^*\,] \sum_{x:\, p(x) \le \theta} q(x).$$
 
@@ -867,7 +1065,8 @@ alt = "Share of positions by the distance of typical acceptance's law from the t
 figures.save(fig, "03-typical", alt=alt, model=loaded)
 
 # %% [markdown]
-# And as a text: four seeds, $T = 1$, the same prompt (the shortest). What does the rule buy, and what is left of sampling?
+# Now whole texts: four seeds, $T = 1$, the same prompt (the shortest).
+# What does the rule gain, and what is left of sampling?
 
 # %%
 def seeds(rule, draw):
@@ -887,17 +1086,22 @@ for name, rule in (("lossless", verify), ("typical", Typical())):
         print(f"{name:9} {how:6} 4 seeds, distinct answers: {different}, τ = {tokens:.2f}")
 
 # %% [markdown]
-# > **The notes say …** (*five routes*) that Medusa's paper has two kinds of acceptance, one that keeps the target's law and one that gives up quality for acceptance, and that they must not both be called lossless. That holds, with one word to sharpen: what is given up is the *law*, and how much of it is a number. Whether the text is worse is another question, which no distance of laws answers.
+# > **The notes say …** (*five routes*) that Medusa's paper has two kinds of acceptance,
+# > one that keeps the target's law and one that gives up quality for acceptance,
+# > and that they must not both be called lossless.
+# > That is right, but one word should be sharper: what is given up is the *law*, and how much of it is a number.
+# > Whether the text is worse is another question, which no distance of laws answers.
 #
-# At $T = 0$ there is nothing to lose: $p$ is one-hot, its best token passes and no other, and the two rules are one.
+# At $T = 0$ there is nothing to lose: $p$ is one-hot, only its best token passes, and the two rules are the same.
 #
 # ## How many nodes?
 #
-# So far a node was free. On this machine a forward with $N + 1$ rows takes $t(N + 1)$, and a tree pays if
+# So far a node was free.
+# On this machine a forward with $N + 1$ rows takes $t(N + 1)$, and a tree pays if
 #
 # $$\tau(N) > \frac{t(N+1) + t_{\text{draft}}}{t(1)}.$$
 #
-# τ(N) we have from the replay for every $N$ at once, as the best trees are nested; $t(q)$ we measure.
+# The replay gives $\tau(N)$ for every $N$ at once, as the best trees are nested; $t(q)$ we measure.
 
 # %%
 from specdec_core.measure import measure_costs
@@ -961,7 +1165,11 @@ print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms 
       "where points on the right miss the line, look here first.")  # fmt: skip
 
 # %% [markdown]
-# Counted by the node the curve of τ flattens, as it must: nodes come in the order of their probability. $t(N + 1)$ is flat only as long as the forward waits for its weights to be read. On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for it; a CPU with two cores is at its arithmetic limit after a few. In a *batch* every sequence brings its own tree, and the free rows are used up sooner (chapter 11).
+# Each further node adds less to τ, as it must: nodes come in the order of their probability.
+# $t(N + 1)$ is flat only as long as the forward waits for its weights to be read.
+# On a GPU that lasts for dozens of rows, and the published trees of 63 nodes are made for that.
+# A CPU with two cores reaches its arithmetic limit after a few rows.
+# In a *batch* every sequence has its own tree, and the free rows are used up sooner (chapter 11).
 #
 # Last, all runs of the race side by side:
 
@@ -977,35 +1185,74 @@ print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}.",
       "The two scoreboards agree." if by_steps == by_clock else "The two scoreboards disagree.")  # fmt: skip
 
 # %% [markdown]
-# Drafting is not free on a small target. A step of MTP reads one layer and a projection of some thousands of rows for *each* drafted token, one after the other; Medusa's heads share one product, however deep the tree.
+# Drafting is not free on a small target.
+# A step of MTP reads one layer and a projection of some thousands of rows for *each* drafted token,
+# one after the other.
+# Medusa's heads share one product, however deep the tree.
 #
 # ## Pitfalls
 #
-# - **Off by one.** Head 1 does not guess the next token. The target's own projection does that; head 1 guesses the one after, and its state is that of the token *before* the root.
-# - **Positions by row number.** A tree whose rows are numbered 0, 1, 2, … as positions looks right for chains and is wrong for every branch.
-# - **Cache of the dropped rows.** After a step only the path's keys may stay. A key of a rejected sibling that is left behind is seen by all later tokens.
-# - **Accuracy is not acceptance.** $a_{k,r}$ counts a head alone; a node is accepted only if its whole path is right. The product of accuracies assumes independence.
-# - **Trees drawn, tested as independent.** Without replacement, $q$ must be renormalized without the rejected child.
-# - **"Medusa at T = 1".** With typical acceptance and fixed guesses the seed has no effect. Say which rule was used before comparing speeds.
-# - **τ with a tree** says nothing about one guess. Compare trees of equal size, or compare on the clock.
+# - **Off by one.**
+#   Head 1 does not guess the next token.
+#   The target's own projection does that.
+#   Head 1 guesses the token after it, and reads the state of the token *before* the root.
+# - **Positions by row number.**
+#   Row numbers 0, 1, 2, … used as positions are right for a chain and wrong for every branch.
+# - **Cache of the dropped rows.**
+#   After a step only the path's keys may stay.
+#   If the key of a rejected sibling stays, all later tokens see it.
+# - **Accuracy is not acceptance.**
+#   $a_{k,r}$ counts a head alone; a node is accepted only if its whole path is right.
+#   The product of accuracies assumes independence.
+# - **Children drawn without replacement, tested as independent.**
+#   $q$ must be renormalized without the rejected child.
+# - **"Medusa at T = 1".**
+#   With typical acceptance and fixed guesses the seed has no effect.
+#   Say which rule was used before comparing speeds.
+# - **τ with a tree** says nothing about one guess.
+#   Compare trees of equal size, or compare on the clock.
 #
 # ## Summary
 #
-# - A state knows something of the tokens after next. Blind guessers (Medusa) are bounded by $\max_y \sum_x p(x)p(y|x)$, told ones (MTP, EAGLE) by $\sum_x p(x) \max_y p(y|x)$, which is never less.
-# - The MTP module: norm, concatenate, project, one block, the shared head. Its output stands where the next state will stand, so one module can go on by itself; acceptance falls with depth.
-# - A tree is checked in one forward if each row sees committed tokens, ancestors and itself, at a position given by its depth.
-# - $E[\text{tokens}] = 1 + \sum_v P(v)$. Greedy addition by path probability gives the best tree of every size, under the product formula; where heads are right together, the product undervalues depth.
-# - Sampling a tree is lossless with fixed children (sample and match) and with drawn ones (residual, and $q$ without the rejected child). Typical acceptance is not: its distance from $p$ is a number far above rounding, and on the model it grew with the temperature.
-# - τ grows ever more slowly with the nodes, $t(N+1)$ in proportion to them once the forward is compute-bound. The best size is the machine's.
+# - A state knows something about the tokens after the next.
+#   Blind guessers (Medusa) are bounded by $\max_y \sum_x p(x)p(y|x)$,
+#   told ones (MTP, EAGLE) by $\sum_x p(x) \max_y p(y|x)$, which is never less.
+# - The MTP module: norm, concatenate, project, one block, the shared head.
+#   Its output stands where the next state will stand, so one module can go on by itself; acceptance falls with depth.
+# - One forward checks a tree if each row sees the committed tokens, its ancestors and itself,
+#   at a position given by its depth.
+# - $E[\text{tokens}] = 1 + \sum_v P(v)$.
+#   Greedy addition by path probability gives the best tree of every size, under the product formula;
+#   where heads are right together, the product undervalues depth.
+# - Sampling with a tree is lossless with fixed children (sample and match),
+#   and with drawn ones (residual, and $q$ without the rejected child).
+#   Typical acceptance is not: its distance from $p$ is a number far above rounding,
+#   and on the model it grew with the temperature.
+# - τ grows ever more slowly with the nodes; $t(N+1)$ grows in proportion to them once the forward is compute-bound.
+#   The best size depends on the machine.
 #
-# **Can you answer these?** A tree has three children of the root and two below each: how many ones has its mask? (Ten rows: 1 + 3 · 2 + 6 · 3 = 25.) Which positions do the nine nodes have, with 100 tokens committed? (101 for the three, 102 for the six; the root stands at 100.) A head has accuracies 0.5 and 0.3, the next 0.4 and 0.3: which three nodes? (0.5; 0.3; 0.5 · 0.4 = 0.2.)
+# **Can you answer these?**
+# A tree has three children of the root and two below each: how many ones has its mask?
+# (Ten rows: 1 + 3 · 2 + 6 · 3 = 25.)
+# Which positions do the nine nodes have, with 100 tokens committed?
+# (101 for the three, 102 for the six; the root stands at 100.)
+# A head has accuracies 0.5 and 0.3, the next 0.4 and 0.3: which three nodes?
+# (0.5; 0.3; 0.5 · 0.4 = 0.2.)
 #
 # ## Further reading
 #
-# - T. Cai and others, *Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads*, ICML 2024, [arXiv:2401.10774](https://arxiv.org/abs/2401.10774)
-# - DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv:2412.19437](https://arxiv.org/abs/2412.19437): section 2.2, the module
-# - F. Gloeckle and others, *Better & Faster Large Language Models via Multi-token Prediction*, 2024, [arXiv:2404.19737](https://arxiv.org/abs/2404.19737): several heads in pretraining
-# - M. Stern, N. Shazeer, J. Uszkoreit, *Blockwise Parallel Decoding for Deep Autoregressive Models*, NeurIPS 2018, [arXiv:1811.03115](https://arxiv.org/abs/1811.03115): heads that guess ahead and a model that checks, before the name
-# - X. Miao and others, *SpecInfer*, ASPLOS 2024, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): tree verification
-# - W. Jeon and others, *Recursive Speculative Decoding*, 2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160): drafts without replacement
-# - Z. Chen and others, *Sequoia*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): best trees, and trees for a machine
+# - T. Cai and others, *Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads*,
+#   ICML 2024, [arXiv:2401.10774](https://arxiv.org/abs/2401.10774)
+# - DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024,
+#   [arXiv:2412.19437](https://arxiv.org/abs/2412.19437): section 2.2, the module
+# - F. Gloeckle and others, *Better & Faster Large Language Models via Multi-token Prediction*,
+#   2024, [arXiv:2404.19737](https://arxiv.org/abs/2404.19737): several heads in pretraining
+# - M. Stern, N. Shazeer, J. Uszkoreit, *Blockwise Parallel Decoding for Deep Autoregressive Models*,
+#   NeurIPS 2018, [arXiv:1811.03115](https://arxiv.org/abs/1811.03115):
+#   heads that guess ahead and a model that checks, before the name
+# - X. Miao and others, *SpecInfer*, ASPLOS 2024,
+#   [arXiv:2305.09781](https://arxiv.org/abs/2305.09781): tree verification
+# - W. Jeon and others, *Recursive Speculative Decoding*,
+#   2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160): drafts without replacement
+# - Z. Chen and others, *Sequoia*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374):
+#   best trees, and trees for a machine

@@ -27,7 +27,7 @@ from specdec_core.classroom import check
 # %% [markdown] question="02.1"
 # title: Expected tokens
 # objective: tell the tokens that a step writes from those that are accepted
-# prerequisite: 02, "How many tokens a step?"
+# prerequisite: 02, "How many tokens per step?"
 # points: 1
 # difficulty: 1
 # minutes: 5
