@@ -194,7 +194,7 @@ output, accepted = theory.expected_tokens(alpha, gamma), theory.expected_accepte
 full = theory.expected_tokens(1.0, 5)
 display(Markdown(
     "- **Equation 4 counts accepted tokens** (lookahead article). It counts *output* tokens: its sum begins with 1, the bonus or correction. "
-    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}. [02](02_draft_models.ipynb), *How many tokens a step?*.\n"
+    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}. [02](02_draft_models.ipynb), *How many tokens per step?*.\n"
     f"- **Five accepted tokens: the round outputs 5** (model-free chapter, section 9). It outputs {full:.0f}, as every step does that accepts all of γ = 5. [05](05_prompt_lookup.ipynb), *Why it is lossless*.\n"
     "- **The bonus token is a gain in every case** (short introduction). It is one in tokens. In time it costs the row of the last draft, "
     "$t(\\gamma + 1) - t(\\gamma)$ in *every* step, and comes only if all drafts are accepted. [01](01_rejection_sampling.ipynb), *A block of drafts, and the bonus token*."
