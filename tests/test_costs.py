@@ -90,6 +90,18 @@ def test_between_widths_time_is_linear_and_outside_unknown():
             measured.t(q)
 
 
+def test_a_disturbed_forward_takes_no_longer_than_a_wider_one():
+    """t(2) was disturbed, and its quartiles more so; the model knows better, the record keeps what was measured."""
+    measured = Costs(0, 3, (1, 2, 4), (0.010, 0.030, 0.014), (0.009, 0.012, 0.013), (0.018, 0.040, 0.016))
+    levels = {"median": [0.010, 0.014, 0.014], "low": [0.009, 0.012, 0.013], "high": [0.016, 0.016, 0.016]}
+    for level, seconds in levels.items():
+        assert [measured.t(q, level=level) for q in (1, 2, 4)] == seconds
+    assert measured.t(1.5) == pytest.approx(0.012) and measured.median[1] == 0.030
+    assert measured.extended(2) == 0.014 and measured.extended(8) == pytest.approx(0.028)
+    with pytest.raises(ValueError, match="measured for q = 1"):
+        measured.extended(0)
+
+
 def test_batches_take_turns_with_single_sequences(scripted_batches):
     lm = scripted_batches({1: 1.0, 4: 2.0, 128: 3.0})
     measured = costs.measure_costs(lm, (1, 4, 128), context=20, repeats=2, clock=lm.clock, batches=(4, 2))

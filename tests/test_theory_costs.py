@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from specdec_core import theory
 from specdec_core.core.tree import DraftTree
+from specdec_core.measure import Costs
 
 chance = st.floats(0, 1)
 
@@ -43,18 +44,18 @@ def test_best_gamma_measured_with_a_flat_cost_is_best_gamma(alpha, c):
     assert theory.best_gamma_measured([alpha] * 32, lambda q: 2.0, 2.0 * c) == theory.best_gamma(alpha, c)
 
 
+def measured(times):
+    """t(q) of times by width."""
+    return Costs(0, 1, tuple(times), *[tuple(times.values())] * 3).t
+
+
 def test_best_gamma_measured_sees_steps_in_the_cost():
     """t jumps after 4 rows and then stays: three drafts fill the first stair, eleven pay for the second."""
-    t = theory.measured_cost({1: 1.0, 4: 1.0, 5: 1.6, 12: 1.6})
+    t = measured({1: 1.0, 4: 1.0, 5: 1.6, 12: 1.6})
     assert theory.best_gamma_measured([0.7] * 11, t) == 3
     assert theory.best_gamma_measured([0.95] * 11, t) == 11
-    assert theory.best_gamma_measured([0.01] * 11, theory.measured_cost({1: 1.0, 12: 12.0})) == 0
+    assert theory.best_gamma_measured([0.01] * 11, measured({1: 1.0, 12: 12.0})) == 0
     assert theory.best_gamma_measured([0.7, 0.0, 0.7], t) == 1  # nothing behind a certain rejection
-
-
-def test_measured_cost_hits_the_measurements_and_goes_straight_between():
-    t = theory.measured_cost({8: 3.0, 1: 2.0, 4: 2.2})
-    assert [t(1), t(4), t(8)] == [2.0, 2.2, 3.0] and t(6) == pytest.approx(2.6)
 
 
 # Trees
@@ -121,7 +122,7 @@ def test_best_tree_against_all_trees(cost, t_draft, accept):
 
 
 def test_best_tree_of_one_rank_is_the_best_chain():
-    t = theory.measured_cost({1: 1.0, 4: 1.1, 12: 3.0})
+    t = measured({1: 1.0, 4: 1.1, 12: 3.0})
     tree = theory.best_tree([[0.7]] * 11, t, 11)
     assert tree.parents.tolist() == list(range(-1, theory.best_gamma_measured([0.7] * 11, t)))
     assert theory.best_tree([], t, 11).parents.tolist() == [-1]
@@ -190,9 +191,6 @@ def test_coverage_cancels_where_misses_cost_nothing(coverage, accepted, t_hit):
         (lambda: theory.speedup(0.5, 4, -0.1), "c must be finite and >= 0; got -0.1"),
         (lambda: theory.speedup_measured(2.0, 0.0, 0.1, 1.0), "t_verify must be finite and > 0; got 0.0"),
         (lambda: theory.best_gamma_measured([0.5], lambda q: math.nan), r"t\(1\) must be a finite time > 0"),
-        (lambda: theory.measured_cost({}), "at least one measurement"),
-        (lambda: theory.measured_cost({"8": 1.0}), "q must be one integer >= 1; got '8'"),
-        (lambda: theory.measured_cost({1: 1.0, 8: 1.5})(9), "q = 1 ... 8; measure q = 9"),
         (lambda: theory.expected_tokens_tree([-1, 0, 2], [0.5, 0.5]), "earlier rows"),
         (lambda: theory.expected_tokens_tree([-1, 0], [0.5, 0.5]), "2 earlier rows"),
         (lambda: theory.expected_tokens_tree([-1, 0, 0], [0.6, 0.6]), r"siblings .* got \[1.2"),

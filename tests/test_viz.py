@@ -129,7 +129,7 @@ def test_tokens_accepted_beyond_the_end_are_told_from_those_written():
 
 def test_a_move_along_t_of_q_changes_the_page(monkeypatch):
     (slider, page), static = shown(monkeypatch, lambda: forward_cost.slider(COSTS))
-    assert page.value.startswith("<p><b>t(8) = 20.0 ms. All 7 drafts accepted: 2.5 ms a token.")
+    assert page.value.startswith("<p><b>t(8) = 20.0 ms. All 7 drafts accepted: 2.5 ms per token.")
     slider.value = 2
     assert "It takes no longer than one row, so it cannot lose." in page.value
     assert "<td>2.00</td>" in static and static.count("<tr>") == 4

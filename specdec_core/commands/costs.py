@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .options import add_model_arguments, natural, open_model, positive
 
+if TYPE_CHECKING:
+    from ..measure.costs import Costs
+    from ..model.lm import CachedLM
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--widths", default="1,2,4,8,16,32,64,128", type=_numbers, metavar="LIST",
-                        help="rows of a forward, separated by commas (default: 1,2,4,8,16,32,64,128)")  # fmt: skip
-    parser.add_argument("--batches", type=_numbers, metavar="LIST",
-                        help="sequences in a forward, separated by commas; 1 for t(q) alone (default: 1,2,4,8, where "
-                        "the model runs several at once)")  # fmt: skip
+    widths, batches = "1,2,4,8,16,32,64,128", "1,2,4,8"
+    text = f"rows of a forward, separated by commas (default: {widths})"
+    parser.add_argument("--widths", default=widths, type=_numbers, metavar="LIST", help=text)
+    text = f"sequences in a forward; 1 for t(q) alone (default: {batches}, where the model runs several at once)"
+    parser.add_argument("--batches", type=_numbers, metavar="LIST", help=text)
     parser.add_argument("--context", type=natural, default=256, metavar="N", help="tokens in the cache (default: 256)")
     parser.add_argument("--repeats", type=positive, default=7, metavar="N", help="of each width (default: 7)")
     add_model_arguments(parser)
@@ -32,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     threads = torch.get_num_threads()
     print(f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))
-    print(f"{measured.context} tokens in the cache; median of {measured.repeats}, quartiles in brackets\n")
+    print(f"{measured.context} tokens in the cache; median of {measured.repeats}, quartiles in brackets; a forward")
+    print("that took longer than a wider one counts as the wider one\n")
     print(table(measured))
     if measured.larger:
         print(f"\n{batch_table(measured)}")
@@ -41,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(arguments: argparse.Namespace, lm: Any) -> Any:
+def _measure(arguments: argparse.Namespace, lm: CachedLM) -> Costs:
     """Without --batches, a model that runs one sequence at a time is measured as it runs."""
     from ..base.errors import UnsupportedModel
     from ..measure import costs
@@ -57,24 +62,25 @@ def _measure(arguments: argparse.Namespace, lm: Any) -> Any:
         return costs.measure_costs(*how)
 
 
-def table(costs: Any) -> str:
-    """t(q) in milliseconds, by row what a forward must yield, and the least time a token.
+def table(costs: Costs) -> str:
+    """t(q) in milliseconds; in each row the tokens that a forward must yield, and the least time per token.
 
     Example:
         >>> from specdec_core.measure.costs import Costs
         >>> print(table(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.015), (0.011, 0.020))))
-          q       t(q), ms                must yield   ms a token, all accepted
+          q       t(q), ms                must yield   ms per token, all accepted
           1      10.00 [10.00, 11.00]        1.00        10.00
           8      16.00 [15.00, 20.00]        1.60         2.00
     """
-    lines = ["  q       t(q), ms                must yield   ms a token, all accepted"]
-    for q, middle, low, high in zip(costs.widths, costs.median, costs.low, costs.high, strict=True):
-        times = f"{1e3 * middle:.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]"
-        lines.append(f"{q:3}      {times:24} {costs.break_even(q):7.2f} {1e3 * middle / q:12.2f}")
+    lines = ["  q       t(q), ms                must yield   ms per token, all accepted"]
+    for q in costs.widths:
+        middle, low, high = (1e3 * costs.t(q, level=level) for level in ("median", "low", "high"))
+        times = f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+        lines.append(f"{q:3}      {times:24} {costs.break_even(q):7.2f} {middle / q:12.2f}")
     return "\n".join(lines)
 
 
-def batch_table(costs: Any) -> str:
+def batch_table(costs: Costs) -> str:
     """t(q, B) in milliseconds: a row for each q, a column for each B, with what each sequence must yield.
 
     Example:
@@ -89,10 +95,8 @@ def batch_table(costs: Any) -> str:
     parts = costs.by_batch
     lines = ["t(q, B), ms (must yield): B sequences in one forward, q rows of each"]
     lines.append("  q" + "".join(f"{f'B = {part.batch}':>15}" for part in parts))
-    for i, q in enumerate(costs.widths):
-        cells = [
-            f"{1e3 * part.median[i]:.1f} ({part.break_even(q):.2f})" if i < len(part.widths) else "-" for part in parts
-        ]
+    for q in costs.widths:
+        cells = [f"{1e3 * part.t(q):.1f} ({part.break_even(q):.2f})" if q in part.widths else "-" for part in parts]
         lines.append(f"{q:3}" + "".join(f"{cell:>15}" for cell in cells))
     return "\n".join(lines)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-import numpy as np
-
 from ..core.contract import LanguageModel
 from ..core.sampling import Sampling
 from ..drafters.methods import Context
@@ -22,7 +20,7 @@ def context_for(
     tokenizer: Tokenizer | None = None,
     weights_hash: Callable[[], str] | None = None,
 ) -> Context:
-    """A `Context` whose t(q) is that of ``costs``, or else is measured when it is first asked for.
+    """A `Context` whose t(q) is `Costs.extended` of ``costs``, or else is measured when it is first asked for.
 
     Args:
         lm: the target.
@@ -33,24 +31,13 @@ def context_for(
     sampling = sampling or Sampling()
 
     @cache
-    def known() -> Callable[[int], float]:
-        return without_dips(costs or _measured(lm))
+    def known() -> Costs:
+        return costs or _measured(lm)
 
     draft = partial(draft_seconds, lm, sampling=sampling)
-    return Context(lm, sampling, lambda q: known()(q), draft, tokenizer, weights_hash)
+    return Context(lm, sampling, lambda q: known().extended(q), draft, tokenizer, weights_hash)
 
 
 def _measured(lm: LanguageModel) -> Costs:
     widths = [q for q in (1, 2, 4, 8, 16, 32, 64) if q <= lm.max_length // 2]
     return measure_costs(lm, widths, context=min(128, lm.max_length // 2), repeats=3)
-
-
-def without_dips(costs: Costs) -> Callable[[int], float]:
-    """t(q) for every q >= 1, beyond the widest forward measured in proportion to q.
-
-    Where more rows took less time the machine was busy with something else: a forward takes no longer than one of
-    more rows.
-    """
-    widest = costs.widths[-1]
-    times = np.minimum.accumulate([costs.t(q) for q in range(widest, 0, -1)])[::-1]
-    return lambda q: float(times[min(q, widest) - 1]) * max(1.0, q / widest)

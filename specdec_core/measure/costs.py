@@ -1,9 +1,9 @@
 """What a forward costs: t(q), the seconds that one forward takes with q new tokens in it, and t(q, B) for B sequences.
 
-Everything that speculative decoding gains rests on t(q) being nearly flat at first. `measure_costs` takes it on the
-machine at hand, `roofline` says what to expect, `break_even` and `alpha_for` turn it into what a draft must earn.
-In a batch of B sequences a forward has q B rows, so the flat part is used up by the batch: t(q, B) says how much of
-it is left for drafts.
+Everything that speculative decoding gains rests on t(q) being nearly flat at first. `measure_costs` measures it on the
+machine at hand, `theory.roofline` says what to expect, `Costs.break_even` and `theory.alpha_for` turn it into what a
+draft must earn. In a batch of B sequences a forward has q B rows, so the batch uses up the flat part: t(q, B) says how
+much of it is left for drafts.
 """
 
 from __future__ import annotations
@@ -27,23 +27,30 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Costs:
-    """Times of forwards by their number of rows.
+    """Times of forwards by their number of rows: as measured, and `t`, the model of t(q) made of them.
+
+    In the model a forward takes no longer than one of more rows, since it could be padded to those: a median (or a
+    quartile) above that of a wider forward counts as the wider one's. Averaging the two instead (pool adjacent
+    violators) would have a disturbance, which only makes a forward longer, raise the times beside it.
 
     Attributes:
         context: tokens in the cache of each sequence before each forward; 0 where there was no cache.
         repeats: forwards timed at each width.
         widths: rows of each sequence, its last committed token included: 1 + the drafted tokens. Increasing.
-        median, low, high: seconds at each width; low and high are the quartiles.
+        median, low, high: seconds at each width, as measured; low and high are the quartiles.
         batch: B, sequences that share a forward.
         larger: costs of larger batches, by increasing B; their widths are the first few of these.
 
-    >>> costs = Costs(256, 5, (1, 8), (0.010, 0.017), (0.010, 0.016), (0.011, 0.019))
-    >>> round(costs.t(4), 4), round(costs.break_even(8), 2)
-    (0.013, 1.7)
-    >>> costs = Costs(256, 5, (1, 8), (0.010, 0.017), (0.010, 0.016), (0.011, 0.019), larger=(
-    ...     Costs(256, 5, (1, 8), (0.012, 0.054), (0.012, 0.053), (0.013, 0.055), batch=4),))
-    >>> round(costs.t(8, B=4), 4), round(costs.t(1, B=2), 4), round(costs.break_even(8, B=4), 2)
-    (0.054, 0.0107, 4.5)
+    Example:
+        >>> costs = Costs(256, 5, (1, 4, 8), (0.010, 0.018, 0.017), (0.010, 0.016, 0.016), (0.011, 0.021, 0.019))
+        >>> costs.t(4), costs.t(4, level="high"), round(costs.break_even(8), 2)
+        (0.017, 0.019, 1.7)
+        >>> costs.extended(16)  # wider than was measured
+        0.034
+        >>> costs = Costs(256, 5, (1, 8), (0.010, 0.017), (0.010, 0.016), (0.011, 0.019), larger=(
+        ...     Costs(256, 5, (1, 8), (0.012, 0.054), (0.012, 0.053), (0.013, 0.055), batch=4),))
+        >>> round(costs.t(8, B=4), 4), round(costs.t(1, B=2), 4), round(costs.break_even(8, B=4), 2)
+        (0.054, 0.0107, 4.5)
     """
 
     context: int
@@ -60,12 +67,13 @@ class Costs:
         """One a batch size, this one first."""
         return (replace(self, larger=()), *self.larger)
 
-    def t(self, q: float, B: float | None = None) -> float:
-        """Seconds of a forward with q rows of each of B sequences, linear between what was measured.
+    def t(self, q: float, B: float | None = None, level: str = "median") -> float:
+        """Seconds of a forward with q rows of each of B sequences: monotone in q, linear between what was measured.
 
         Args:
             q: rows of each sequence.
             B: sequences; the smallest batch that was measured, usually 1, if not given.
+            level: "median", or a quartile, "low" or "high".
 
         Raises:
             ValueError: for q or B outside what was measured: nothing is known there.
@@ -80,12 +88,22 @@ class Costs:
         if not self.widths[0] <= q <= widest:
             where = f" at B = {B}" if self.larger else ""
             raise ValueError(f"t(q) was measured for q = {self.widths[0]} ... {widest}{where}; got {q}")
-        at_q = [float(np.interp(q, costs.widths, costs.median)) for costs in near]
+        at_q = [float(np.interp(q, costs.widths, costs._monotone(level))) for costs in near]
         return float(np.interp(B, [costs.batch for costs in near], at_q))
+
+    def extended(self, q: float) -> float:
+        """t(q) at B = 1 for any q from the least measured on: in proportion to q beyond the widest measured."""
+        widest = self.widths[-1]
+        return self.t(min(q, widest)) * max(1.0, q / widest)
 
     def break_even(self, q: float, B: float | None = None) -> float:
         """t(q, B) / t(1, B): the tokens that q rows must yield, in each sequence, to be worth their time."""
         return self.t(q, B) / self.t(1, B)
+
+    def _monotone(self, level: str) -> np.ndarray:
+        """(len(widths),) seconds that never fall: at each width the least of it and all wider ones."""
+        measured = {"median": self.median, "low": self.low, "high": self.high}[level]
+        return np.minimum.accumulate(measured[::-1])[::-1]
 
     def to_json(self) -> dict[str, Any]:
         record = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
@@ -104,7 +122,7 @@ class Costs:
             costs = cls(**fields)
             lengths = {len(costs.widths), len(costs.median), len(costs.low), len(costs.high)}
         except (TypeError, AttributeError) as error:
-            raise ValueError(f"this is no record of costs: {error}") from error
+            raise ValueError(f"expected a record of costs, got {record!r:.200} ({error})") from error
         if len(lengths) != 1 or list(costs.widths) != sorted(set(costs.widths)):
             raise ValueError(f"widths must increase, with one time each; got {costs}")
         sizes = [part.batch for part in costs.by_batch]

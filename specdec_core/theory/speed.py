@@ -90,7 +90,7 @@ def best_gamma(alpha: float, c: float, gamma_max: int = 32) -> int:
 def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_draft: float = 0.0) -> int:
     """The γ <= len(alphas) with the largest measured-cost speedup; 0 where drafting does not pay.
 
-    Maximizes E(γ) t(1) / (t(γ + 1) + γ t_draft) over every γ, since a measured t(q) has steps and dips and
+    Maximizes E(γ) t(1) / (t(γ + 1) + γ t_draft) over every γ, since a measured t(q) has steps and
     the quotient need not have a single peak.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import theory
 from ..measure.costs import Costs
 from . import figures, style
 from .fallback import show
@@ -76,7 +77,7 @@ def roofline(ridge: float, batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), wi
     widths = tuple(range(1, widest + 1))
     parts = []
     for B in batches:
-        times = tuple(max(1.0, q * B / ridge) for q in widths)
+        times = tuple(theory.roofline(q * B, 1.0, 1.0, 1.0, 2 * ridge) for q in widths)
         parts.append(Costs(0, 1, widths, times, times, times, batch=B))
     return Costs(0, 1, widths, *(parts[0].median,) * 3, batch=parts[0].batch, larger=tuple(parts[1:]))
 

@@ -16,7 +16,7 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
 
     Args:
         costs: measured from q = 1 on.
-        floor: seconds that a forward with q rows cannot undercut, such as `costs.roofline`; drawn if given.
+        floor: seconds that a forward with q rows cannot undercut, such as `theory.roofline`; drawn if given.
         mark: a number of rows to point at.
     """
     from matplotlib.figure import Figure
@@ -25,9 +25,8 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
     with style.used():
         fig = Figure(figsize=(7.6, 4.0))
         axes = fig.add_subplot()
-        low, high = ([ms * value for value in side] for side in (costs.low, costs.high))
+        middle, low, high = ([ms * costs.t(q, level=level) for q in widths] for level in ("median", "low", "high"))
         axes.fill_between(widths, low, high, color="#0072B2", alpha=0.2, linewidth=0)
-        middle = [ms * value for value in costs.median]
         axes.plot(widths, middle, **style.line(1), label="t(q), one forward with q rows")
         one_by_one = [ms * q * costs.t(1) for q in widths]
         axes.plot(widths, one_by_one, color="black", linestyle=":", label="q · t(1), the same q tokens one by one")
@@ -63,16 +62,16 @@ def slider(costs: Costs) -> None:
 
 def table(costs: Costs) -> str:
     """An HTML table over the measured widths: t(q), what it must yield, and the time a token if all is accepted."""
-    head = ("q", "t(q), ms", "ms a token, all accepted", "tokens to break even", "α to break even")
+    head = ("q", "t(q), ms", "ms per token, all accepted", "tokens to break even", "α to break even")
     rows = [
         (
             f"{q}",
-            f"{1e3 * t:.1f}",
-            f"{1e3 * t / q:.1f}",
+            f"{1e3 * costs.t(q):.1f}",
+            f"{1e3 * costs.t(q) / q:.1f}",
             f"{costs.break_even(q):.2f}",
             "–" if q == 1 else "impossible" if costs.break_even(q) > q else f"{_alpha(costs, q):.2f}",
         )
-        for q, t in zip(costs.widths, costs.median, strict=True)
+        for q in costs.widths
     ]
     lines = ["".join(f"<th>{cell}</th>" for cell in head), *("".join(f"<td>{c}</td>" for c in row) for row in rows)]
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
@@ -82,7 +81,7 @@ def reading(costs: Costs, q: int) -> str:
     """One sentence on a forward with q rows.
 
     >>> reading(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.016), (0.010, 0.016)), 8)
-    't(8) = 16.0 ms. All 7 drafts accepted: 2.0 ms a token. To break even it must yield 1.60 tokens: each draft \
+    't(8) = 16.0 ms. All 7 drafts accepted: 2.0 ms per token. To break even it must yield 1.60 tokens: each draft \
 accepted with probability 0.38.'
     """
     times = f"t({q}) = {1e3 * costs.t(q):.1f} ms."
@@ -90,17 +89,17 @@ accepted with probability 0.38.'
         return f"{times} No draft: one token a forward, which is autoregressive decoding."
     must = costs.break_even(q)
     drafts = f"All {q - 1} drafts accepted" if q > 2 else "The draft accepted"
-    best = f"{times} {drafts}: {1e3 * costs.t(q) / q:.1f} ms a token."
+    best = f"{times} {drafts}: {1e3 * costs.t(q) / q:.1f} ms per token."
     if must > q:
         return f"{best} Even so it loses: one by one, a token takes {1e3 * costs.t(1):.1f} ms."
-    if must <= 1:
+    if must == 1:
         return f"{best} It takes no longer than one row, so it cannot lose."
     alpha = _alpha(costs, q)
     return f"{best} To break even it must yield {must:.2f} tokens: each draft accepted with probability {alpha:.2f}."
 
 
 def _alpha(costs: Costs, q: int) -> float:
-    return alpha_for(max(1.0, costs.break_even(q)), q - 1)
+    return alpha_for(costs.break_even(q), q - 1)
 
 
 def _page(costs: Costs, q: int) -> str:

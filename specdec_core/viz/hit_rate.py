@@ -54,7 +54,7 @@ def least_regularity(costs: Costs, gamma: int, coverage: float, fixed: bool = Fa
     [0.2, 0.4]
     """
     extra = costs.break_even(gamma + 1) - 1
-    if extra <= 0:
+    if extra == 0:
         return 0.0
     needed = extra if not fixed else extra / coverage if coverage > 0 else float("inf")
     return alpha_for(1 + needed, gamma) if needed <= gamma else float("inf")
