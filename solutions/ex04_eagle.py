@@ -16,10 +16,14 @@
 # %% [markdown]
 # # Exercises 04 · EAGLE
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# EAGLE drafts on *features*, the target's last hidden states. Here a feature is one number; what matters is which one stands beside which token. The value of a node of a draft tree is the product of the confidences on its path, its own included.
+# EAGLE drafts on *features*, the target's last hidden states.
+# Here a feature is one number; what matters is which token it is paired with.
+# The value of a node of a draft tree is the product of the confidences on its path, its own included.
 
 # %%
 from specdec_core.classroom import check
@@ -32,11 +36,15 @@ from specdec_core.classroom import check
 # difficulty: 2
 # minutes: 7
 #
-# `features[i]` is the target's feature at place `i`, after it has read `tokens[i]`. The head is to predict the next feature. It is given the feature at a place *and* the token that was drawn after it, for the feature alone does not say which of the likely tokens was drawn.
+# `features[i]` is the target's feature at place `i`, after it has read `tokens[i]`.
+# The head is to predict the next feature.
+# It is given the feature at a place *and* the token that was drawn after it,
+# for the feature alone does not say which of the likely tokens was drawn.
 # Return the list of all triples `(feature, token, target)`.
 #
 # hint:
-# From place `i` on, which token was drawn from the law that feature `i` gives? And which feature comes of reading that token?
+# From place `i` on, which token was drawn from the distribution that feature `i` gives?
+# And which feature results from reading that token?
 #
 # hint:
 # ```
@@ -62,7 +70,10 @@ check("04.1", examples)
 # difficulty: 2
 # minutes: 8
 #
-# EAGLE-2 grows a tree that is too large and keeps `keep` of its nodes, those of the largest value (Li and others, 2024, arXiv:2406.16858). Row 0 is the root; `parents[i]` is the row that row `i` continues, an earlier one, and `confidence[i]` what the head gives its token.
+# EAGLE-2 grows a tree that is too large and keeps `keep` of its nodes,
+# those with the largest values (Li and others, 2024, arXiv:2406.16858).
+# Row 0 is the root; `parents[i]` is the row that row `i` continues, an earlier one,
+# and `confidence[i]` is the probability that the head gives its token.
 # Return the rows that are kept besides the root, in rising order; all of them if there are fewer.
 #
 # hint:
@@ -96,15 +107,18 @@ check("04.2", rerank)
 # difficulty: 3
 # minutes: 10
 #
-# `layer` is a list of pairs `(path, value)`, the nodes that are being continued. `head(path)` gives the head's law behind a path: a dictionary from token to probability. Return the `k` children of the largest value among *all* children of *all* these nodes, as pairs `(path, value)`, the
-# best first. A child's path is its parent's with the token appended.
+# `layer` is a list of pairs `(path, value)`, the nodes that are being continued.
+# `head(path)` gives the head's distribution after a path: a dictionary from token to probability.
+# Return the `k` children of the largest value among *all* children of *all* these nodes,
+# as pairs `(path, value)`, the best first.
+# A child's path is its parent's with the token appended.
 #
 # hint:
 # One list of all children comes first; choosing comes second.
 #
 # hint:
 # ```
-# children <- for each node of the layer, for each token of its head's law:
+# children <- for each node of the layer, for each token of the head's distribution after it:
 #                 the path with the token, the node's value times the probability
 # by value, largest first; the first k
 # ```

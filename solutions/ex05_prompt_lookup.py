@@ -16,10 +16,13 @@
 # %% [markdown]
 # # Exercises 05 · Prompt lookup
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [05 · Prompt lookup](../chapters/05_prompt_lookup.ipynb). A text is a list of token ids.
+# The chapter is [05 · Prompt lookup](../chapters/05_prompt_lookup.ipynb).
+# A text is a list of token ids.
 
 # %%
 from specdec_core.classroom import check
@@ -32,16 +35,20 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 4
 #
-# Return the list of all places $i$, in rising order, at which the last `n` tokens of the text begin *earlier* in the text. The suffix itself is not a match:
-# nothing follows it. A match may overlap it. If the text has `n` tokens or fewer, there is none.
+# Return the list of all places $i$, in rising order,
+# at which the last `n` tokens of the text begin *earlier* in the text.
+# The suffix itself is not a match: nothing follows it.
+# A match may overlap it.
+# If the text has `n` tokens or fewer, there is none.
 #
 # hint:
-# In the text `7 7 7 7` the last two tokens stand at 0, at 1, and at 2. Two of these are matches.
+# In the text `7 7 7 7` the last two tokens stand at 0, at 1, and at 2.
+# Two of these are matches.
 #
 # hint:
 # ```
 # suffix <- last n tokens
-# for each place i from which n tokens fit, and at least one more behind them:
+# for each place i from which n tokens fit, and at least one more after them:
 #     keep i if the n tokens from i on are the suffix
 # ```
 
@@ -64,17 +71,20 @@ check("05.1", matches)
 # difficulty: 2
 # minutes: 12
 #
-# Look up the last `max_n` tokens; if they stand nowhere earlier, one token fewer, and so on down to `min_n`. The first length that has a match decides: of its
-# matches take the **last**, and return at most `num_tokens` of the tokens that follow it. If nothing matches, return the empty list.
+# Look up the last `max_n` tokens; if they stand nowhere earlier, one token fewer, and so on down to `min_n`.
+# The first length that has a match decides: of its matches take the **last**,
+# and return at most `num_tokens` of the tokens that follow it.
+# If nothing matches, return the empty list.
 #
 # hint:
-# The search for one length is 05.1; write it out again here. What do you know about the largest length that makes sense in a short text?
+# The search for one length is 05.1; write it out again here.
+# What do you know about the largest length that makes sense in a short text?
 #
 # hint:
 # ```
 # for n from the smaller of max_n and (length - 1) down to min_n:
 #     go through the places from the right
-#     at the first one where the n tokens are the suffix: the draft is what stands behind them, cut to num_tokens
+#     at the first one where the n tokens are the suffix: the draft is what follows them, cut to num_tokens
 # no draft
 # ```
 
@@ -101,11 +111,13 @@ check("05.2", find_draft)
 # difficulty: 2
 # minutes: 6
 #
-# One forward over a draft of $\gamma$ tokens gives `best`, a list of $\gamma + 1$ tokens: `best[i]` is the target's own choice after the context and the first
-# `i` drafted tokens. Return the list of the tokens that the step emits.
+# One forward over a draft of $\gamma$ tokens gives `best`, a list of $\gamma + 1$ tokens:
+# `best[i]` is the target's own choice after the context and the first `i` drafted tokens.
+# Return the list of the tokens that the step emits.
 #
 # hint:
-# If the first drafted token is not the target's choice, what good is `best[1]`? And `best[0]`?
+# If the first drafted token is not the target's choice, what good is `best[1]`?
+# And `best[0]`?
 #
 # hint:
 # ```
@@ -115,7 +127,7 @@ check("05.2", find_draft)
 
 # %% answer="05.3"
 def greedy_verify(draft, best):
-    """The tokens of a step: the accepted part of the draft and the target's own token behind it."""
+    """The tokens of a step: the accepted part of the draft and the target's own token after it."""
     # BEGIN SOLUTION
     k = 0
     while k < len(draft) and draft[k] == best[k]:
@@ -134,8 +146,10 @@ check("05.3", greedy_verify)
 # difficulty: 2
 # minutes: 8
 #
-# Return a dictionary: its keys are the n-grams of the text as tuples, its values the place of the token that *follows* the n-gram. If one occurs several times,
-# the last occurrence wins. The n-gram at the very end has no follower; its last occurrence does not count.
+# Return a dictionary: its keys are the n-grams of the text as tuples,
+# its values the place of the token that *follows* the n-gram.
+# If one occurs several times, the last occurrence wins.
+# The n-gram at the very end has no follower; its last occurrence does not count.
 #
 # hint:
 # Walk over the followers instead of the n-grams: the token at place $f$ follows the $n$ tokens before it.
@@ -165,8 +179,12 @@ check("05.4", index)
 # difficulty: 2
 # minutes: 6
 #
-# A share `h` of the steps finds a draft. Such a step emits on average `a` accepted tokens besides the target's own, and its forward takes `r` times as long as that of
-# one token. A step without a draft is an ordinary one. What is the speedup over ordinary decoding? (Lookups cost nothing here.)
+# A share `h` of the steps finds a draft.
+# On average such a step emits `a` accepted tokens and the target's own,
+# and its forward takes `r` times as long as that of one token.
+# A step without a draft is an ordinary one.
+# What is the speedup over ordinary decoding?
+# (Lookups cost nothing here.)
 #
 # hint:
 # Count tokens and time of an average step, each in units of an ordinary step, before you divide.
@@ -174,7 +192,7 @@ check("05.4", index)
 # hint:
 # ```
 # tokens <- one from every step, and what hits add, as often as they come
-# time   <- one for every step, and what hits take longer, as often as they come
+# time   <- one for every step, and the extra time of hits, as often as they come
 # ```
 
 # %% answer="05.5"
@@ -195,11 +213,15 @@ check("05.5", speedup)
 # difficulty: 3
 # minutes: 8
 #
-# A match has been found, and its continuation begins at place `start`. Draft exactly `num_tokens` tokens from there. If the copy reaches the end of the text, it
-# goes on in what it has just written, as in the compression method of Lempel and Ziv. Do not change `tokens`.
+# A match has been found, and its continuation begins at place `start`.
+# Draft exactly `num_tokens` tokens from there.
+# If the copy reaches the end of the text, it continues in what it has just written,
+# as in the compression method of Lempel and Ziv.
+# Do not change `tokens`.
 #
 # hint:
-# From the text `1 2 3` with `start` 1, five tokens are `2 3 2 3 2`. What is the period, and why?
+# From the text `1 2 3` with `start` 1, five tokens are `2 3 2 3 2`.
+# What is the period, and why?
 #
 # hint:
 # ```

@@ -16,11 +16,14 @@
 # %% [markdown]
 # # Exercises 06 · Jacobi decoding
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [06 · Jacobi decoding](../chapters/06_jacobi.ipynb). A text is a list of token ids. Where a function gets `best`, that is the target, made of one line:
-# `best(tokens)` is its greedy choice after these tokens.
+# The chapter is [06 · Jacobi decoding](../chapters/06_jacobi.ipynb).
+# A text is a list of token ids.
+# Where a function gets `best`, that is the target: `best(tokens)` is its greedy choice after these tokens.
 
 # %%
 from specdec_core.classroom import check
@@ -33,10 +36,12 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 6
 #
-# `guess` holds $m$ tokens for the $m$ places behind `context`. Return the guess of the next round, $y^{t+1} = F(y^t)$: a list of $m$ tokens.
+# `guess` holds $m$ tokens for the $m$ places after `context`.
+# Return the guess of the next round, $y^{t+1} = F(y^t)$: a list of $m$ tokens.
 #
 # hint:
-# What does the equation of place $i$ have on its right side? All of it comes from round $t$.
+# What does the equation of place $i$ have on its right-hand side?
+# All of it comes from round $t$.
 #
 # hint:
 # ```
@@ -62,11 +67,13 @@ check("06.1", jacobi_round)
 # difficulty: 2
 # minutes: 6
 #
-# `new` is the round after `old`, both of $m \ge 1$ tokens. How many tokens of `new`, counted from the left, are *known* to be those of the answer? The decoder
-# does not know the answer; it can only compare the two.
+# `new` is the round after `old`, both of $m \ge 1$ tokens.
+# How many tokens of `new`, counted from the left, are *known* to be those of the answer?
+# The decoder does not know the answer; it can only compare the two.
 #
 # hint:
-# A token is right if it was computed from right ones. The first token of `new` was computed from the context alone.
+# A token is right if it was computed from right ones.
+# The first token of `new` was computed from the context alone.
 #
 # hint:
 # ```
@@ -95,11 +102,14 @@ check("06.2", settled)
 # difficulty: 2
 # minutes: 10
 #
-# Do rounds until the guess is the answer. Return the pair `(tokens, rounds)`: the $m$ tokens, and the smallest $t$ for which $y^t$ is the answer already. A last
-# round that changes nothing confirms it and is not counted; a guess that was right from the start takes 0 rounds.
+# Do rounds until the guess is the answer.
+# Return the pair `(tokens, rounds)`: the $m$ tokens, and the smallest $t$ for which $y^t$ is the answer.
+# A last round that changes nothing confirms it and is not counted;
+# a guess that was right from the start takes 0 rounds.
 #
 # hint:
-# You cannot know that a round was the last one before you have seen the next. Count accordingly.
+# You cannot know that a round was the last one before you have seen the next.
+# Count accordingly.
 #
 # hint:
 # ```
@@ -133,8 +143,9 @@ check("06.3", solve)
 # difficulty: 2
 # minutes: 6
 #
-# `old` and `new` are two rounds in a row, `last` the last token of the context. Return the list of all $m$ pairs $(a, b)$ of which the target has said $b$ *right after* $a$, in the
-# order of their places.
+# `old` and `new` are two rounds in a row, `last` the last token of the context.
+# Return the list of all $m$ pairs $(a, b)$ in which the target chose $b$ *right after* $a$,
+# in the order of their places.
 #
 # hint:
 # Ask of each token of `new`: which token was the last one that the target had read when it chose this one?

@@ -16,11 +16,13 @@
 # %% [markdown]
 # # Exercises 07 · Lookahead decoding
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [07 · Lookahead decoding](../chapters/07_lookahead.ipynb). The window has $N - 1$ levels, oldest first, and $W$ columns; up to $G$ candidates are
-# checked beside it.
+# The chapter is [07 · Lookahead decoding](../chapters/07_lookahead.ipynb).
+# The window has $N - 1$ levels, oldest first, and $W$ columns; up to $G$ candidates are checked beside it.
 
 # %%
 import numpy as np
@@ -63,14 +65,17 @@ check("07.1", rows)
 # difficulty: 3
 # minutes: 15
 #
-# Return the mask among the $W(N-1)$ rows of the window as an array of truth values: `mask[i, j]` says whether row $i$ sees row $j$. The rows come level by level: (level $j$, column
-# $i$) is row $jW + i$, and the input token is row 0.
+# Return the mask among the $W(N-1)$ rows of the window as an array of booleans:
+# `mask[i, j]` says whether row $i$ sees row $j$.
+# The rows come level by level: (level $j$, column $i$) is row $jW + i$, and the input token is row 0.
 #
-# One sentence decides it: *a row sees the text that it continues, and itself.* (Level 0, column $i$) continues (level 0, column $i - 1$); (level $j$, column $i$) continues
-# (level $j - 1$, column $i$).
+# One sentence decides it: *a row sees the text that it continues, and itself.*
+# (Level 0, column $i$) continues (level 0, column $i - 1$);
+# (level $j$, column $i$) continues (level $j - 1$, column $i$).
 #
 # hint:
-# Each row continues exactly one other row, and what that one sees, it sees as well. Which row does row $r$ continue, by number?
+# Each row continues exactly one other row, and what that one sees, it sees as well.
+# Which row does row $r$ continue, by number?
 #
 # hint:
 # ```
@@ -102,8 +107,9 @@ check("07.2", window_mask)
 # difficulty: 1
 # minutes: 5
 #
-# `levels` is the window: $N - 1$ lists of $W$ tokens, oldest first. `made` holds the $W$ tokens that the forward has chosen after the newest level, one a column. Return the $W$ n-grams, in the order of
-# the columns.
+# `levels` is the window: $N - 1$ lists of $W$ tokens, oldest first.
+# `made` holds the $W$ tokens that the forward has chosen after the newest level, one per column.
+# Return the $W$ n-grams, in the order of the columns.
 #
 # hint:
 # Along which direction of the window was each token chosen after the one before it?
@@ -131,11 +137,15 @@ check("07.3", ngrams)
 # difficulty: 2
 # minutes: 8
 #
-# The pool is a dictionary: under a first token stands the list of its n-grams *without* that token, as tuples, the most recent last. Put `gram` into it and return the new pool; do not change the one you were given. If the
-# n-gram is there already, it becomes the most recent one. At most `size` of them are kept for one first token.
+# The pool is a dictionary: under each first token it has the list of its n-grams *without* that token,
+# as tuples, the most recent last.
+# Put `gram` into it and return the new pool; do not change the one you were given.
+# If the n-gram is there already, it becomes the most recent one.
+# At most `size` of them are kept for one first token.
 #
 # hint:
-# Copy the one list that changes. What has to happen before you append to it?
+# Copy the one list that changes.
+# What has to happen before you append to it?
 #
 # hint:
 # ```
@@ -164,11 +174,14 @@ check("07.4", remember)
 # difficulty: 2
 # minutes: 8
 #
-# One step in $f$ has good drafts: $b$ of them, each of $N - 1$ tokens, matching independently, token by token with probability $\alpha$. The other steps write one token. What is $S$, the tokens a step on
-# average?
+# One step in $f$ has good drafts: $b$ of them, each of $N - 1$ tokens.
+# They match independently, token by token, with probability $\alpha$.
+# The other steps write one token.
+# What is $S$, the average number of tokens per step?
 #
 # hint:
-# First $E$, the tokens of a good step: one, and one more for each depth $i$ that at least one draft reaches. All $b$ fall short of depth $i$ with probability $(1 - \alpha^i)^b$.
+# First $E$, the tokens of a good step: one, and one more for each depth $i$ that at least one draft reaches.
+# All $b$ fall short of depth $i$ with probability $(1 - \alpha^i)^b$.
 #
 # hint:
 # ```
@@ -179,7 +192,7 @@ check("07.4", remember)
 
 # %% answer="07.5"
 def step_compression(alpha, f, N, b):
-    """Tokens a step."""
+    """Tokens per step."""
     # BEGIN SOLUTION
     good = 1 + sum(1 - (1 - alpha**depth) ** b for depth in range(1, N))
     return (f - 1 + good) / f
