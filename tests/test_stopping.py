@@ -1,7 +1,10 @@
 """Where a generation ends, and what may be shown of it."""
 
+import numpy as np
 import pytest
+import torch
 from pieces import Pieces
+from tokenizers import AddedToken
 
 from specdec_core.core.stopping import Stop
 
@@ -144,3 +147,75 @@ def test_strings_need_a_tokenizer_and_must_not_be_empty():
     for strings in ("", ["END", ""]):
         with pytest.raises(ValueError, match="empty stop string"):
             Stop(strings=strings, tokenizer=Pieces())
+
+
+class Special(Pieces):
+    """Its last piece is a special token, as a tokenizer of transformers has it: decoding skips it."""
+
+    def __init__(self, *pieces):
+        super().__init__(*pieces)
+        self.added_tokens_decoder = {len(pieces) - 1: AddedToken(pieces[-1], special=True)}
+
+    def decode(self, ids, **options):
+        return super().decode([i for i in ids if i not in self.added_tokens_decoder], **options)
+
+
+def test_a_stop_string_that_is_a_special_token_ends_the_text_before_it():
+    stop = Stop(strings=["<|end|>", "!"], tokenizer=Special("a", "b", "!", "<|end|>"))
+    watch, kept = follow(stop, [0, 1, 3, 0])
+    assert kept == [3] and watch.reason == "stop_string"
+    assert watch.finish() == ([0, 1], "ab") and watch.released() == "ab"
+    watch, kept = follow(stop, [0, 2, 3])
+    assert kept == [2] and watch.finish() == ([0], "a")
+
+
+def test_a_stop_string_with_a_special_token_inside_is_refused():
+    with pytest.raises(ValueError, match="holds the special token '<.end.>', which decoded text never shows; make"):
+        Stop(strings="b<|end|>", tokenizer=Special("a", "b", "<|end|>"))
+
+
+@pytest.mark.parametrize("tokens", [np.int64(3), torch.tensor(3), np.array([3]), [np.uint16(3)]])
+def test_whole_numbers_of_every_kind_are_stop_tokens(tokens):
+    assert Stop(tokens).tokens == {3}
+
+
+@pytest.mark.parametrize("tokens", [3.0, [2.5], "3", ["3"]])
+def test_what_is_no_whole_number_is_refused_as_a_stop_token(tokens):
+    with pytest.raises(TypeError):
+        Stop(tokens)
+
+
+class Counting(Pieces):
+    decoded = 0
+
+    def decode(self, ids, **options):
+        self.decoded += len(ids)
+        return super().decode(ids, **options)
+
+
+@pytest.mark.parametrize("pieces", [("a", "EN"), ("a", b"\xc3"), (b"\xff", b"\x80")])
+def test_the_work_per_token_does_not_grow_with_the_answer(pieces):
+    """Counted in tokens decoded; bytes that never become a character are no exception."""
+    tokenizer = Counting(*pieces)
+    watch, counts = Stop(strings=["END", "STOP"], tokenizer=tokenizer).watch(), []
+    for number in range(4000):
+        watch.keep([number % 3 == 0], 10_000)
+        watch.released()
+        if number % 1000 == 999:
+            counts.append(tokenizer.decoded)
+    assert watch.reason is None and max(np.diff(counts)) <= counts[0] * 1.01 <= 80 * 1000
+    assert watch.released().rstrip("\ufffd") in tokenizer.decode(watch._tokens, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stop_string_is_found_where_a_search_of_the_whole_text_finds_it(seed):
+    random = np.random.default_rng(seed)
+    tokenizer = Pieces("a", "ab", "b", "ba", *[bytes([b]) for b in "é🙂".encode()])
+    tokens = random.integers(0, 10, 60).tolist()
+    for string in ("abba", "baa", "🙂a", "aé"):
+        ends = [n for n in range(1, len(tokens) + 1) if string in tokenizer.decode(tokens[:n], True)]
+        watch, _ = follow(Stop(strings=string, tokenizer=tokenizer), tokens)
+        assert (watch.reason == "stop_string") == bool(ends)
+        if ends:
+            text = tokenizer.decode(tokens, True).partition(string)[0]
+            assert len(watch._tokens) == ends[0] and watch.finish()[1] == text

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import index
+from typing import Any, Protocol, SupportsIndex
+
+_WHOLE = 8  # tokens that the bytes of one character may be spread over; more are bytes that never become one
+
+
+class Decoder(Protocol):
+    """What stop strings need of a tokenizer."""
+
+    def decode(self, token_ids: Any, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -13,41 +23,81 @@ class Stop:
     Attributes:
         tokens: ids that end it; the stop token itself is emitted. Empty: none does.
         strings: texts that end it; the text ends before them, and no token that reaches into one is emitted.
-        tokenizer: decodes tokens for ``strings``; anything with ``decode(ids, skip_special_tokens=...)``.
+        tokenizer: decodes tokens for ``strings``.
+        special: id -> the stop string that is this special token, which decoded text never shows.
 
     Raises:
-        ValueError: for strings without a tokenizer, or an empty string.
+        ValueError: for strings without a tokenizer, an empty string, or one that holds a special token and more.
+
+    >>> Stop(tokens=7).tokens
+    frozenset({7})
     """
 
-    tokens: frozenset[int] = frozenset()
-    strings: tuple[str, ...] = ()
-    tokenizer: object | None = None
+    tokens: frozenset[int]
+    strings: tuple[str, ...]
+    tokenizer: Decoder | None
+    special: dict[int, str]
 
-    def __init__(self, tokens: Iterable[int] | int | None = None, strings: Iterable[str] | str = (), tokenizer=None):
-        ids = () if tokens is None else (tokens,) if isinstance(tokens, int) else tokens
+    def __init__(
+        self,
+        tokens: Iterable[SupportsIndex] | SupportsIndex | None = None,
+        strings: Iterable[str] | str = (),
+        tokenizer: Decoder | None = None,
+    ):
+        ids = () if tokens is None else _ids(tokens)
         texts = (strings,) if isinstance(strings, str) else tuple(strings)
         if texts and tokenizer is None:
             raise ValueError("stop strings are compared with text: pass the tokenizer that decodes it")
         if "" in texts:
             raise ValueError("an empty stop string would end every generation at once; leave it out")
-        object.__setattr__(self, "tokens", frozenset(int(i) for i in ids))
-        object.__setattr__(self, "strings", texts)
+        unseen = _special_tokens(tokenizer) if texts else {}
+        special = {id: token for id, token in unseen.items() if token in texts}
+        for text in set(texts) - set(special.values()):
+            if mixed := [token for token in unseen.values() if token in text]:
+                raise ValueError(
+                    f"the stop string {text!r} holds the special token {mixed[0]!r}, which decoded text never shows; "
+                    f"make {mixed[0]!r} a stop string of its own, or pass its id as a stop token"
+                )
+        object.__setattr__(self, "tokens", frozenset(ids))
+        object.__setattr__(self, "strings", tuple(text for text in texts if text not in special.values()))
         object.__setattr__(self, "tokenizer", tokenizer)
+        object.__setattr__(self, "special", special)
 
     def watch(self) -> Watch:
         """A fresh watch over one generation."""
         return Watch(self)
 
 
+def _ids(tokens: Iterable[SupportsIndex] | SupportsIndex) -> list[int]:
+    """One id or several, of whatever kind of whole number."""
+    try:
+        return [index(tokens)]  # type: ignore[arg-type]
+    except TypeError:
+        return [index(token) for token in tokens]  # type: ignore[union-attr]
+
+
+def _special_tokens(tokenizer: Any) -> dict[int, str]:
+    """The tokens of a tokenizer of transformers that decoding skips, by id; none for anything simpler."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return {id: token.content for id, token in added.items() if token.special}
+
+
 class Watch:
-    """Follows one generation token by token and says where it ends."""
+    """Follows one generation token by token and says where it ends.
+
+    The text grows by the few tokens whose characters are not complete yet, never by decoding all of it again, so that
+    the time per token does not depend on the length of the answer.
+    """
 
     def __init__(self, stop: Stop):
         self._stop = stop
         self._tokens: list[int] = []
+        self._text = ""  # of the first `_read` tokens, whose characters are complete
+        self._start = self._read = 0  # the window that is decoded: a token's text may depend on the one before it
+        self._searched = 0  # no stop string begins before this place of the text
+        self._reach = max(map(len, stop.strings), default=1) - 1  # characters that a string may begin before new ones
         self.reason: str | None = None
         self.text_end: int | None = None
-        self.held = 0
 
     def keep(self, tokens: Sequence[int], remaining: int) -> int:
         """How many of the verdict's ``tokens`` to keep (at least 1); sets ``reason`` if the generation ends.
@@ -58,7 +108,7 @@ class Watch:
         """
         for kept, token in enumerate(tokens, start=1):
             self._tokens.append(int(token))
-            if self._found_string():
+            if self._found_string(int(token)):
                 self.reason = "stop_string"
             elif token in self._stop.tokens:
                 self.reason = "stop_token"
@@ -67,19 +117,6 @@ class Watch:
             if self.reason:
                 return kept
         return len(tokens)
-
-    def _found_string(self) -> bool:
-        if not self._stop.strings:
-            return False
-        text = self._decode(self._tokens)
-        starts = [start for string in self._stop.strings if (start := text.find(string)) >= 0]
-        if starts:
-            self.text_end = min(starts)
-            return True
-        # A stop string may begin before a character whose last bytes are still to come.
-        whole = text.rstrip("\ufffd")
-        self.held = max((_overlap(whole, string) for string in self._stop.strings), default=0)
-        return False
 
     def finish(self) -> tuple[list[int], str | None]:
         """The tokens that may be shown, and the text (None if no tokenizer is at hand).
@@ -93,6 +130,8 @@ class Watch:
             return list(self._tokens), self._decode(self._tokens)
         text = self._decode(self._tokens)[: self.text_end]
         kept = len(self._tokens)
+        if self._tokens[-1] in self._stop.special:
+            kept -= 1  # it has no characters that could reach beyond the end
         while kept and len(self._decode(self._tokens[:kept])) > self.text_end:
             kept -= 1
         return self._tokens[:kept], text
@@ -100,15 +139,46 @@ class Watch:
     def released(self) -> str:
         """Text that no later token can take back: without the beginning of a possible stop string, and
         without a trailing character whose bytes are not complete yet."""
-        text = self._decode(self._tokens)
+        pending = self._grow()
+        text = self._text + pending
         if self.text_end is not None:
             return text[: self.text_end]
         if self.reason is None:
             text = text.rstrip("\ufffd")
-            text = text[: len(text) - self.held]
+            held = max((_overlap(text, string) for string in self._stop.strings), default=0)
+            text = text[: len(text) - held]
         return text
 
+    def _found_string(self, token: int) -> bool:
+        if token in self._stop.special:
+            self.text_end = len(self._text + self._grow())
+            return True
+        if not self._stop.strings:
+            return False
+        pending = self._grow()
+        unsearched = self._text[self._searched :] + pending
+        starts = [start for string in self._stop.strings if (start := unsearched.find(string)) >= 0]
+        if starts:
+            self.text_end = self._searched + min(starts)
+            return True
+        self._searched = max(self._searched, len(self._text) - self._reach)
+        return False
+
+    def _grow(self) -> str:
+        """Add what has become complete to the text; returns the text of the tokens that have not."""
+        if self._read == len(self._tokens):
+            return ""
+        window = self._tokens[self._start :]
+        before = len(self._decode(window[: self._read - self._start]))
+        fresh = self._decode(window)[before:]
+        if fresh.endswith("\ufffd") and len(self._tokens) - self._read < _WHOLE:
+            return fresh
+        self._text += fresh
+        self._start, self._read = self._read, len(self._tokens)
+        return ""
+
     def _decode(self, tokens: Sequence[int]) -> str:
+        assert self._stop.tokenizer is not None
         return self._stop.tokenizer.decode(list(tokens), skip_special_tokens=True)
 
 
