@@ -160,6 +160,12 @@ class Special(Pieces):
         return super().decode([i for i in ids if i not in self.added_tokens_decoder], **options)
 
 
+@pytest.mark.parametrize("strings", ["<|end|>", ["<|end|>", "never"]])
+def test_a_stop_string_that_is_a_special_token_alone(strings):
+    watch, kept = follow(Stop(strings=strings, tokenizer=Special("a", "b", "<|end|>")), [0, 1, 2, 0])
+    assert kept == [3] and watch.reason == "stop_string" and watch.finish() == ([0, 1], "ab")
+
+
 def test_a_stop_string_that_is_a_special_token_ends_the_text_before_it():
     stop = Stop(strings=["<|end|>", "!"], tokenizer=Special("a", "b", "!", "<|end|>"))
     watch, kept = follow(stop, [0, 1, 3, 0])

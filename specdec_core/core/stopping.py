@@ -151,7 +151,8 @@ class Watch:
 
     def _found_string(self, token: int) -> bool:
         if token in self._stop.special:
-            self.text_end = len(self._text + self._grow())
+            pending = self._grow()
+            self.text_end = len(self._text) + len(pending)
             return True
         if not self._stop.strings:
             return False
