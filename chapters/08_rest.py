@@ -17,21 +17,26 @@
 # %% [markdown]
 # # 08 · REST
 #
-# > **The question of this chapter.** When the text itself holds no copy of what comes next, can a library of other texts stand in?
-# > How is a suffix found among millions of tokens in a small part of a forward's time, and when does the library know what the target will write?
+# > **The question of this chapter.** When the text itself holds no copy of what comes next,
+# > can a library of other texts stand in?
+# > How do we find a suffix among millions of tokens in a small part of a forward's time?
+# > And when does the library know what the target will write?
 #
 # **Afterwards you can**
 #
-# - sort the suffixes of a corpus, find all places of any string by bisection, and say what that costs in comparisons, seconds and bytes;
+# - sort the suffixes of a corpus, find all places of any string by bisection,
+#   and say what that costs in comparisons, seconds and bytes;
 # - write REST's path from datastore to tree check, each part as a function of a few lines;
-# - say why the most frequent prefixes are the right tree, and why checking a tree of fixed tokens is lossless;
+# - say why the most frequent prefixes are the best tree, and why checking a tree of fixed tokens is lossless;
 # - tell *found* from *right*, and measure both against the size and the domain of a datastore;
 # - choose the number of nodes from $t(q)$, and measure what share of the time retrieval takes.
 #
-# **Taken for granted:** chapters 00 and 05: τ counts the tokens a forward yields, $t(q)$ is the time of a forward with $q$ rows, and the formula of the model-free methods.
+# **Taken for granted:** τ, the tokens per forward, and $t(q)$, the time of a forward with $q$ rows (chapter 00);
+# the formula of the model-free methods (chapter 05).
 #
-# **Time:** 30 minutes of reading. The cells take about a minute on two CPU cores; the last third uses a stopwatch, so run them with
-# nothing else going on.
+# **Time:** 30 minutes of reading.
+# The cells take about a minute on two CPU cores;
+# the last third uses a stopwatch, so run them with nothing else going on.
 
 # %% [markdown]
 # ## Set up
@@ -64,23 +69,33 @@ print(loaded.why)
 # %% [markdown]
 # ## The formula of chapter 05, with a library for a memory
 #
-# All model-free methods *find the n-gram that matches the context's suffix, take its continuation, and let the target check it*. Prompt lookup searches the request
-# itself. **REST**, retrieval-based speculative decoding (He and others, 2023), searches a **datastore**: a large corpus $m_1 \dots m_M$, prepared beforehand. Each position $i$ of
-# it is one pair of a context and a continuation,
+# All model-free methods *find the n-gram that matches the context's suffix,
+# take its continuation, and let the target check it*.
+# Prompt lookup searches the request itself.
+# **REST**, retrieval-based speculative decoding (He and others, 2023), searches a **datastore**:
+# a large corpus $m_1 \dots m_M$, prepared beforehand.
+# Each position $i$ of it is one pair of a context and a continuation,
 #
 # $$\big(\,m_1 \dots m_i,\;\; m_{i+1}\, m_{i+2} \dots\big), \qquad i = 1, \dots, M - 1,$$
 #
-# and we want the pairs whose context ends as ours does. Nothing needs to be stored twice for that: a pair is a *position*. But two things are new, both because $M$ is in the millions.
+# and we want the pairs whose context ends as ours does.
+# Nothing has to be stored twice for that: a pair is a *position*.
+# But two things are new, both because $M$ is in the millions.
 #
-# 1. **Finding.** A scan takes $O(M)$ a step. The index of chapter 05, a dictionary for each $n$, would need $M$ entries for each of $n = 2, \dots, 16$.
-# 2. **Choosing.** A suffix may occur ten thousand times. First or last says nothing in a corpus.
+# 1. **Finding.** A scan takes $O(M)$ per step.
+#    The index of chapter 05, one dictionary per $n$, would need $M$ entries for each of $n = 2, \dots, 16$.
+# 2. **Choosing.** A suffix may occur ten thousand times.
+#    In a corpus the first match or the last means nothing.
 #
-# The first is solved by sorting, the second by counting.
+# Sorting solves the first, counting the second.
 #
 # ## All suffixes, sorted
 #
-# A *suffix* of the corpus is what begins at some position and goes on to the end. Sort all of them like words in a dictionary, and keep only where each begins. That list of $M$ numbers is the **suffix array** (Manber and Myers, 1990). All
-# places where a string occurs are then neighbors in it, because the suffixes that begin with the string stand together.
+# A *suffix* of the corpus begins at some position and goes on to the end.
+# Sort all suffixes like words in a dictionary, and keep only where each begins.
+# That list of $M$ numbers is the **suffix array** (Manber and Myers, 1990).
+# All places where a string occurs are then neighbors in this list,
+# because the suffixes that begin with the string stand together.
 
 # %%
 from bisect import bisect_left, bisect_right
@@ -101,7 +116,7 @@ def find(tokens, sa, pattern):
 
 
 # %% [markdown]
-# **By hand.** Words are tokens, and `|` ends the document; it sorts behind every word.
+# **By hand.** Words are tokens, and `|` ends the document; it sorts after every word.
 #
 # | position | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
 # |:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|:--|
@@ -116,13 +131,17 @@ def find(tokens, sa, pattern):
 # | 4 | 9 | dog sat \| | | 10 | 8 | the dog sat \| |
 # | 5 | 6 | ran . the dog … | | 11 | 11 | \| |
 #
-# Where is *the cat*? We look for the first suffix that is not smaller than it, among ranks 0 to 11:
+# Where is *the cat*?
+# We look for the first suffix that is not smaller than it, among ranks 0 to 11:
 #
-# - middle 6: *sat .* is smaller, so the border lies behind it: ranks 7 to 11, or the end;
+# - middle 6: *sat .* is smaller, so the border lies after it: ranks 7 to 11, or the end;
 # - middle 9: *the cat* is not smaller: ranks 7 or 8, or 9 itself;
-# - middle 8: *the cat* is not smaller; middle 7: *sat |* is smaller. The border is **8**: four comparisons.
+# - middle 8: *the cat* is not smaller; middle 7: *sat |* is smaller.
+#   The border is **8**: four comparisons.
 #
-# In the same way the first suffix that is *larger* is at rank 10. So *the cat* occurs $10 - 8 = 2$ times, at positions 4 and 0. Ours, and the package's:
+# In the same way we find the first suffix that is *larger*, at rank 10.
+# So *the cat* occurs $10 - 8 = 2$ times, at positions 4 and 0.
+# Our functions, and the package's:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -140,12 +159,17 @@ the_cat = [vocabulary.index(word) for word in ("the", "cat")]
 print("the same in the package:", store.sa.tolist() == sa, store.find(the_cat))
 
 # %% [markdown]
-# **What it costs.** A bisection over $M$ suffixes takes $\lceil \log_2 (M + 1) \rceil$ comparisons at most, two of them $2 \lceil \log_2(M+1) \rceil$, and each looks at no more than the $n$ tokens of the pattern: $O(n \log M)$. A thousand times as
-# much text costs twenty comparisons more. (Our `sorted` is only good for small texts, since two suffixes may share thousands of tokens. The package has *divsufsort* do it, in $O(M \log M)$ without slicing anything.)
+# **What it costs.** A bisection over $M$ suffixes takes at most $\lceil \log_2 (M + 1) \rceil$ comparisons,
+# two bisections $2 \lceil \log_2(M+1) \rceil$.
+# Each comparison looks at no more than the $n$ tokens of the pattern: $O(n \log M)$.
+# A thousand times as much text costs only twenty comparisons more.
+# (Our `sorted` is good for small texts only, since two suffixes may share thousands of tokens.
+# The package leaves the sorting to *divsufsort*, which takes $O(M \log M)$ and slices nothing.)
 #
 # ## Longest suffix, with back-off
 #
-# As in chapter 05 the longest suffix comes first, because it says most about where we are. If it does not occur, drop its *oldest* token and try again:
+# As in chapter 05, the longest suffix comes first, because it says most about where we are.
+# If it does not occur, drop its *oldest* token and try again:
 
 # %%
 def longest(tokens, sa, context, max_n=16, min_n=2):
@@ -165,13 +189,20 @@ for text in ("we saw the cat", "near the dog sat", "a mouse"):
     print(f"{text!r}: match of {n}, at {sorted(sa[lo:hi])}, then {[words[sa[i] + n] for i in range(lo, hi)]}")
 
 # %% [markdown]
-# Up to fifteen searches in the worst case. It can be done in four. If a suffix of $n$ tokens occurs in the corpus, so does the one of $n - 1$, which is part of it. So "occurs" is true up to some length and false beyond, and the length itself
-# can be bisected: the package does.
+# That is up to fifteen searches.
+# Four are enough.
+# If a suffix of $n$ tokens occurs in the corpus, then so does the suffix of $n - 1$ tokens, which is part of it.
+# So "occurs" is true up to some length and false beyond it,
+# and we can bisect over the length itself, as the package does.
 #
 # ## A tree of what follows
 #
-# Now the choosing. The matches disagree about what comes next. REST does not pick one of them. It puts all continuations into a **trie**, a tree in which continuations with a common beginning share its nodes, and gives each node as weight the
-# number of continuations that pass through it. Each node is a *prefix* of some continuation. The $c$ heaviest become the draft.
+# Now the choice.
+# The matches disagree about what comes next, and REST does not pick one of them.
+# It puts all continuations into a **trie**, a tree in which continuations with a common beginning share its nodes.
+# The weight of a node is the number of continuations that pass through it.
+# Each node is a *prefix* of some continuation.
+# The $c$ heaviest become the draft.
 
 # %%
 from collections import Counter
@@ -188,14 +219,23 @@ def top(weights, c):
 
 
 # %% [markdown]
-# **Why these $c$?** Suppose the corpus speaks for the target: of $R$ continuations a share $w(v)/R$ begins with the prefix $v$, and the target's next tokens begin with it just as often. Node $v$ is accepted exactly if they do. By linearity
-# of expectation
+# **Why these $c$?** Suppose the corpus speaks for the target: a share $w(v)/R$ of the $R$ continuations begins
+# with the prefix $v$, and the target's next tokens begin with it just as often.
+# Node $v$ is accepted exactly if they do.
+# By linearity of expectation,
 #
-# $$E[\text{accepted tokens}] \;=\; \sum_{v \in \text{tree}} P(v \text{ accepted}) \;=\; \frac1R \sum_{v \in \text{tree}} w(v),$$
+# $$E[\text{accepted tokens}]
+# \;=\; \sum_{v \in \text{tree}} P(v \text{ accepted})
+# \;=\; \frac1R \sum_{v \in \text{tree}} w(v),$$
 #
-# and of all sets of $c$ nodes the $c$ heaviest have the largest sum. They also *are* a tree: whatever begins with a prefix begins with its parent too, so the parent weighs at least as much, and it is shorter, so it comes before.
+# and of all sets of $c$ nodes, the $c$ heaviest have the largest sum.
+# They also *are* a tree.
+# Whatever begins with a prefix begins with its parent too, so the parent weighs at least as much.
+# It is also shorter, so it comes first.
 #
-# **By hand.** Context *the*, continuations of two tokens: *cat ran*, *cat sat*, *dog sat*. Weights: *cat* 2, *dog* 1, *cat ran* 1, *cat sat* 1, *dog sat* 1. With $c = 4$ the draft is *cat, dog, cat ran, cat sat*, and $E = (2 + 1 + 1 + 1)/3 = 5/3$.
+# **By hand.** Context *the*, continuations of two tokens: *cat ran*, *cat sat*, *dog sat*.
+# Weights: *cat* 2, *dog* 1, *cat ran* 1, *cat sat* 1, *dog sat* 1.
+# With $c = 4$ the draft is *cat, dog, cat ran, cat sat*, and $E = (2 + 1 + 1 + 1)/3 = 5/3$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -215,12 +255,17 @@ expected = sum(weights[prefix] for prefix in top(weights, 4)) / (hi - lo)
 print(f"expected accepted tokens, if the corpus is right: {expected:.4f}")
 
 # %% [markdown]
-# Two differences from the paper. Of many matches the authors' code reads 5,000 at most; the package reads 128 spread evenly over the interval. Since that is sorted by what follows, this gives every share to within 1/128, and the same draft every time. And the paper's
-# tree has up to 64 nodes; ours 8, for a reason that comes below.
+# Two differences from the paper.
+# Of many matches the authors' code reads at most 5,000; the package reads 128, spread evenly over the interval.
+# Since the interval is sorted by what follows, this gives every share to within 1/128, and the same draft every time.
+# And the paper's tree has up to 64 nodes, ours 8, for a reason given below.
 #
 # ## Checking a tree in one forward
 #
-# The tree's nodes are the rows of one forward, after the context. **Tree attention** lets each row see the context, its ancestors and itself, and its position is its depth, so it is scored as if its branch stood there alone (chapter 03). The mask of our tree:
+# The tree's nodes are the rows of one forward, after the context.
+# **Tree attention** lets each row see the context, its ancestors and itself, and the row's position is its depth.
+# So the row is scored as if its branch stood there alone (chapter 03).
+# The mask of our tree:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -229,14 +274,25 @@ for name, row in zip(names, tree.ancestors.astype(int)):
     print(f"{name:8} sees {row.tolist()}")
 
 # %% [markdown]
-# From the root we then follow the target: at each node it emits one token $y$. If $y$ is one of the node's children, go there; if not, $y$ is the correction and the step ends. Everything that hangs beside the path is dropped.
+# From the root we then follow the target: at each node it emits one token $y$.
+# If $y$ is one of the node's children, go there; if not, $y$ is the correction, and the step ends.
+# Everything beside the path is dropped.
 #
 # ## Why it is lossless
 #
-# At a node the children $d_1, \dots, d_k$ are $k$ *different, fixed* tokens. Nothing about them was drawn, so we can draw $y$ from $p$ first and look afterwards whether it is among them: whatever the children, $P(\text{output} = y) = p(y)$.
+# The *law* of a token is its distribution, and decoding is lossless if every token has the law $p$ of the target.
+# At a node the children $d_1, \dots, d_k$ are $k$ *different, fixed* tokens.
+# Nothing about them was drawn, so we can first draw $y$ from $p$, and then look whether it is among them.
+# Whatever the children are, $P(\text{output} = y) = p(y)$.
 #
-# > **The notes say …** (model-free chapter, section 6.4) that a rejected place is corrected by standard rejection sampling. It comes to the same, if the siblings are tested one after the other and *each* rejection changes the law: accept $d_1$ with probability $p(d_1)$; else go on with $p$ without $d_1$,
-# > renormalized, and accept $d_2$ with $p(d_2)/(1 - p(d_1))$; and so on. The probability to get to $d_2$ and to accept it is $(1 - p(d_1)) \cdot p(d_2)/(1 - p(d_1)) = p(d_2)$. To test the second sibling against $p$ itself would be wrong. Draw and look: one draw, no residual; it is what REST and this package do.
+# > **The notes say …**
+# > (model-free chapter, section 6.4) that a rejected place is corrected by standard rejection sampling.
+# > That is equivalent if the siblings are tested one after the other and *each* rejection changes the law.
+# > Accept $d_1$ with probability $p(d_1)$;
+# > else go on with $p$ without $d_1$, renormalized, and accept $d_2$ with probability $p(d_2)/(1 - p(d_1))$; and so on.
+# > The probability of reaching $d_2$ and accepting it is $(1 - p(d_1)) \cdot p(d_2)/(1 - p(d_1)) = p(d_2)$.
+# > Testing the second sibling against $p$ itself would be wrong.
+# > To draw and look takes one draw and no residual; REST and this package do that.
 #
 # As a number, on a target with three tokens and a datastore that knows nothing about it:
 
@@ -254,14 +310,17 @@ laws = [
     enumerate_law(lambda rng: generate(toy, [0, 1, 0], drafter, max_new_tokens=4,
                                        sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
     for drafter in (NullDrafter(), REST(other, nodes=5, depth=3, min_n=1))
-]  # fmt: skip
+]
 close = total_variation(*laws) < 1e-12
 print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {close}")
 
 # %% [markdown]
 # ## Search your own text
 #
-# The upper box is the datastore, the lower one the context. Things to find out: how many comparisons does a longer datastore take? What becomes of the draft when the match gets one token longer? Which nodes go first when $c$ shrinks?
+# The upper box is the datastore, the lower one the context.
+# Things to find out: how many comparisons does a longer datastore take?
+# What happens to the draft when the match gets one token longer?
+# Which nodes go first when $c$ shrinks?
 
 # %%
 from specdec_core.viz import suffix_array as picture
@@ -271,7 +330,10 @@ picture.viewer(tokenizer)
 # %% [markdown]
 # ## A datastore of real code
 #
-# Every machine that runs this has a corpus of code: the Python standard library, and the packages installed beside it. We take files in a fixed shuffled order, each text once, up to about a million tokens. Nearly all of the time goes into tokenizing.
+# Every machine that runs this chapter has a corpus of code:
+# the Python standard library and the packages installed beside it.
+# We take files in a fixed shuffled order, each text once, up to about a million tokens.
+# Tokenizing takes nearly all of the time.
 
 # %%
 from time import perf_counter
@@ -307,13 +369,17 @@ parts = {"tokens": code.tokens.nbytes, "suffix array": code.sa.nbytes, "sampled 
 print(f"{len(documents)} files, {len(code):,} tokens;", end=" ")
 print(f"read and tokenized in {read_seconds:.1f} s, sorted in {sort_seconds:.2f} s")
 for name, count in parts.items():
-    print(f"{name:14} {count / 1e6:6.2f} MB, {count / len(code):.3f} bytes a token")
+    print(f"{name:14} {count / 1e6:6.2f} MB, {count / len(code):.3f} bytes per token")
 
 # %% [markdown]
-# **Memory, by the formula.** A token id below 65,535 takes 2 bytes, an entry of the array 4: $6M$ bytes, and an eighth of a byte a token for the sampled heads (the first eight bytes of every 64th suffix, which spare the first steps of a bisection their jumps through the file). For ids above that it is $8M$, and from
-# $2^{32}$ tokens on the array's entries take 8 bytes. Ten million tokens of this vocabulary take 61 MB, a hundred million 612 MB.
+# **Memory, by the formula.** A token id below 65,535 takes 2 bytes, an entry of the array 4: $6M$ bytes.
+# The sampled heads add an eighth of a byte per token.
+# (They are the first eight bytes of every 64th suffix,
+# and save the first comparisons of a bisection their jumps through the file.)
+# With larger ids it is $8M$ bytes, and from $2^{32}$ tokens on the array's entries take 8 bytes each.
+# Ten million tokens of this vocabulary take 61 MB, a hundred million 612 MB.
 #
-# One look into it. Here is what follows a piece of code that everybody has written, and what share of the matches say so:
+# A look inside: what follows a piece of code that everybody has written, and in which share of the matches?
 
 # %%
 def outline(drafter, context):
@@ -336,7 +402,8 @@ outline(REST(code, nodes=12, depth=4), context)
 # %% [markdown]
 # ## Retrieval time and memory against size
 #
-# First in comparisons, which no other program can disturb. Real contexts are looked up: positions of this book's own package, whose source the datastore leaves out.
+# First in comparisons, which no other program can disturb.
+# We look up real contexts, taken from the source of this book's own package, which the datastore leaves out.
 
 # %%
 from specdec_core.stores import bench
@@ -364,8 +431,15 @@ for store in stores.values():
     print(f"{len(store):9,} tokens: {mean:.1f} comparisons; at most {most}")
 
 # %% [markdown]
-# Then in seconds. A *query* is all that REST does in a step up to the tree: the longest match, and its continuations. *Warm*: what it touches is in memory. *Cold*: the operating system has dropped the files' pages before each query, so they come from the disk. This is the package's own
-# benchmark. To build a store of tens of millions of tokens takes minutes, too long for a chapter. `specdec datastore build --code` makes one of all the code on your machine and keeps it; if it is there, it is measured here as well.
+# Then in seconds.
+# A *query* is all that REST does in a step before it builds the tree:
+# it finds the longest match and reads its continuations.
+# *Warm* means that what the query touches is in memory.
+# *Cold* means that the operating system dropped the files' pages before each query, so they come from the disk.
+# This is the package's own benchmark.
+# Building a store of tens of millions of tokens takes minutes, too long for a chapter.
+# `specdec datastore build --code` builds one from all the code on your machine and keeps it;
+# if it is there, it is measured here as well.
 
 # %%
 import gc
@@ -397,7 +471,7 @@ for row in timed:
     room = [f"{row[name] / 1e6:.2f}" for name in ("bytes", "resident_bytes")]
     table.append([f"{row['tokens']:,}", *room, *warm, cold, f"{row['match_length']:.1f}"])
 columns = ["tokens", "MB", "resident, MB", "find, µs", "query, µs", "99 % below, µs", "cold, µs",
-           "tokens matched"]  # fmt: skip
+           "tokens matched"]
 display(Markdown(markdown(table, columns)))
 if not large:
     print("No datastore called 'code' on this machine: the table ends at what a chapter can build.")
@@ -414,7 +488,7 @@ if timed[0]["cold_ms"] is not None:
     left.plot(m, [row["cold_ms"] for row in timed], label="whole query, cold", **style.line(2))
 left.set(ylabel="milliseconds (median)", title="Time")
 formula = [6.125 * tokens / 1e6 for tokens in m]
-right.plot(m, formula, color="#CCCCCC", linewidth=7, label="6.125 bytes a token")
+right.plot(m, formula, color="#CCCCCC", linewidth=7, label="6.125 bytes per token")
 right.plot(m, [row["bytes"] / 1e6 for row in timed], label="bytes of the files", **style.line(0))
 right.set(ylabel="MB", title="Memory")
 for axes in (left, right):
@@ -424,12 +498,21 @@ alt = "Left: query time against the size of the datastore, warm and cold. Right:
 figures.save(fig, "08-retrieval", alt=alt, model=loaded)
 
 # %% [markdown]
-# A store a thousand times as large takes twenty comparisons more, and on the clock a query stays far below a millisecond as long as what it touches is in memory. To the search comes the reading of the continuations, of which a larger store has more, up to the 128 that are read; and a larger store has longer matches. Memory grows with $M$. The files are *mapped*: opening reads a header, and only the pages that queries touch come into memory (*resident*, above), so a store may be larger than the machine's memory. What a large datastore costs is room, and a first
-# touch of each page; not the search.
+# A store a thousand times as large takes twenty comparisons more.
+# On the clock a query stays far below a millisecond, as long as what it touches is in memory.
+# After the search come the continuations: a larger store has more of them (at most 128 are read), and longer matches.
+# Memory grows with $M$.
+# The files are *mapped*: opening a store reads a header,
+# and only the pages that queries touch come into memory (*resident*, above).
+# So a store may be larger than the machine's memory.
+# A large datastore costs room, and the first touch of each page; it does not cost search time.
 #
 # ## What the target writes: answers to measure on
 #
-# Does a larger datastore help, and does its *domain* matter? We ask for code and for prose, four questions each, and answer them by ordinary decoding. Because **the greedy answer does not depend on the drafter** (chapter 05), these recordings judge every datastore without running the model again.
+# Does a larger datastore help, and does its *domain* matter?
+# We ask four questions about code and four about prose, and answer them by ordinary decoding.
+# Because **the greedy answer does not depend on the drafter** (chapter 05),
+# these recordings judge every datastore without running the model again.
 
 # %%
 from specdec_core.core.stopping import Stop
@@ -443,7 +526,7 @@ questions = {
        "Write a Python script that reads a CSV file and prints the sum of the column `price`. Use argparse."],
     "chat": [question.turns[0] for question in [*own("write", limit=2), *own("chat", limit=1)]]
     + ["Explain in one paragraph why leaves change their color in autumn."],
-}  # fmt: skip
+}
 runs = []  # (domain, prompt, answer of ordinary decoding)
 for domain, texts in questions.items():
     for text in texts:
@@ -453,7 +536,9 @@ for domain, _, plain in runs[2::4]:
     print(f"{domain}: {tokenizer.decode(plain.tokens)[:90]!r} …")
 
 # %% [markdown]
-# Chapter 05 wrote the replay for chains. The package has it for trees: it walks down from the root as far as the recorded tokens go. While it is at a step, the drafter can be asked about it.
+# Chapter 05 wrote the replay for chains.
+# The package has it for trees: it walks down from the root as far as the recorded tokens go.
+# While it is at a step, the drafter can be asked about it.
 
 # %%
 from specdec_core.race.replay import replay
@@ -465,36 +550,38 @@ def steps_of(domain, drafter):
         (rows, emitted, drafter.match_len)
         for name, prompt, plain in runs if name == domain
         for rows, emitted in replay(prompt, plain.tokens, drafter)
-    ]  # fmt: skip
+    ]
 
 
 def tau(steps):
-    """Tokens a forward."""
+    """Tokens per forward."""
     return sum(emitted for _, emitted, _ in steps) / len(steps)
 
 
 def hits(steps):
-    """Hit rate h, and accepted tokens a hit, a."""
+    """Hit rate h, and accepted tokens per hit, a."""
     found = [emitted - 1 for rows, emitted, _ in steps if rows > 1]
     return len(found) / len(steps), np.mean(found) if found else 0.0
 
 
 # %% [markdown]
-# **The second datastore** is made of the target's own words: its answers to *other* questions of the chat kind. Written all at once as one batch, by the transformers library, since no latency is at stake. It is small; texts of a model are expensive where a corpus of code lies on the disk.
+# **The second datastore** is made of the target's own words: its answers to *other* questions of the chat kind.
+# The transformers library writes them all at once, as one batch, since latency does not matter here.
+# It is small: a model's text is expensive, while a corpus of code lies ready on the disk.
 
 # %%
 import torch
 
 subjects = ("the moon", "bread", "a bicycle", "a forest", "rain", "a bridge")
 forms = ("Write a short story about {}.", "Write a poem about {}.",
-         "Explain in one paragraph how {} came to be.")  # fmt: skip
+         "Explain in one paragraph how {} came to be.")
 asked = [encode(form.format(subject), tokenizer) for form in forms for subject in subjects]
 width, pad = max(map(len, asked)), min(loaded.stop_ids)
 rows = torch.tensor([[pad] * (width - len(row)) + row for row in asked], device=loaded.device)
 mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in asked], device=loaded.device)
 with torch.no_grad():
     written = loaded.model.generate(
-        rows, attention_mask=mask, max_new_tokens=LENGTH, do_sample=False, pad_token_id=pad)  # fmt: skip
+        rows, attention_mask=mask, max_new_tokens=LENGTH, do_sample=False, pad_token_id=pad)
 answers = [[token for token in row if token != pad] for row in written[:, width:].tolist()]
 own_text = SuffixStore.in_memory(answers, vocab_size)
 print(f"{len(answers)} answers, {len(own_text):,} tokens")
@@ -502,15 +589,16 @@ print(f"{len(answers)} answers, {len(own_text):,} tokens")
 # %% [markdown]
 # ## Hit rate against size and domain
 #
-# A step is a **hit** if a suffix of at least two tokens was found, so that there was a draft. As in chapter 05 write $h$ for the share of hits and $a$ for the tokens accepted at a hit: $\tau = 1 + h\,a$.
+# A step is a **hit** if a suffix of at least two tokens was found, so that there was a draft.
+# As in chapter 05, $h$ is the share of hits and $a$ the number of tokens accepted per hit: $\tau = 1 + h\,a$.
 
 # %%
 by_size = {domain: [steps_of(domain, REST(store)) for store in stores.values()] for domain in questions}
 from_own = {domain: steps_of(domain, REST(own_text)) for domain in questions}
 same_size = REST(store_of(len(own_text)))
 fig, panels = plt.subplots(1, 3, figsize=(7.6, 3.4), constrained_layout=True)
-values = {"h: share of hits": lambda s: hits(s)[0], "a: accepted a hit": lambda s: hits(s)[1],
-          "τ: tokens a forward": tau}  # fmt: skip
+values = {"h: share of hits": lambda s: hits(s)[0], "a: accepted per hit": lambda s: hits(s)[1],
+          "τ: tokens per forward": tau}
 for axes, (title, value) in zip(panels, values.items()):
     for i, domain in enumerate(questions, start=1):
         curve = [value(steps) for steps in by_size[domain]]
@@ -518,11 +606,11 @@ for axes, (title, value) in zip(panels, values.items()):
         axes.plot(lengths, curve, label=f"{domain}, code store", **style.line(i))
         look = {"marker": "P*"[i - 1], "color": style.PALETTE[i], "markersize": 11, "markeredgecolor": "black"}
         axes.plot(len(own_text), value(from_own[domain]), linestyle="none", label=f"{domain}, own text",
-                  clip_on=False, zorder=5, **look)  # fmt: skip
+                  clip_on=False, zorder=5, **look)
     axes.set(xscale="log", xlabel="tokens in the store", title=title)
     axes.set_ylim(bottom=1 if "τ" in title else 0)
 panels[0].legend(fontsize=7.5)
-alt = "Share of hits, accepted tokens a hit, tokens a forward by size of the code store, for code and chat."
+alt = "Share of hits, accepted tokens per hit and tokens per forward by size of the code store, for code and chat."
 figures.save(fig, "08-size-domain", alt=alt, model=loaded)
 
 # %%
@@ -553,16 +641,23 @@ for domain in questions:
     print(f"  {domain}: h from {h0:.2f} to {h1:.2f}, a from {a0:.2f} to {a1:.2f},", end=" ")
     print(f"τ from {tau(first[domain]):.2f} to {tau(last[domain]):.2f}.")
 found, right = (hits(last["code"])[i] / max(hits(last["chat"])[i], 1e-9) for i in (0, 1))
-print(f"In the largest, code against chat: {found:.1f} times the hits, and at a hit {right:.1f} times as much accepted.")
-print(f"The domain shows more in what is {'right' if right > found else 'found'}.")
+print(f"In the largest, code has {found:.1f} times the hits of chat, and accepts {right:.1f} times as much per hit.")
+print(f"The domain matters more for what is {'right' if right > found else 'found'}.")
 small, mine = tau(steps_of("chat", same_size)), tau(from_own["chat"])
 print(f"Chat, from {len(own_text):,} tokens: τ = {small:.2f} from code, {mine:.2f} from the target's own text.")
 
 # %% [markdown]
-# Read $h$ and $a$ apart: **found is not right**. Code holds English too, in comments and docstrings, so prose is found in it, by its common pairs of tokens; whether the target then goes on as the comment did is another question, and $a$ answers it. The last line of the table is a reminder: on
-# a question that brings its own material, the request itself is the best domain there is (chapter 05). The two memories can be asked one after the other (chapter 11).
+# Read $h$ and $a$ apart: **found is not right**.
+# Code holds English too, in comments and docstrings, so prose is found in it by its common pairs of tokens.
+# Whether the target then goes on as the comment did is another question, and $a$ answers it.
+# The last line of the table is a reminder:
+# on a question that brings its own material, the request itself is the best domain there is (chapter 05).
+# But its $h$ counts matches of one token, too, so compare it by τ.
+# The two memories can be asked one after the other (chapter 11).
 #
-# A longer match should be more reliable. All steps on the largest store, by the length of the match; above the bars, how many steps they rest on:
+# A longer match should be more reliable.
+# Here are all steps on the largest store, by the length of the match.
+# The numbers above the bars say how many steps each rests on:
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.4))
@@ -575,7 +670,7 @@ for i, domain in enumerate(questions, start=1):
     left.bar(at, [len(group) / len(last[domain]) for group in accepted], **look)
     bars = right.bar(at, [np.mean(group or [0]) for group in accepted], **look)
     right.bar_label(bars, [len(group) for group in accepted], fontsize=7)
-for axes, what in ((left, "share of all steps"), (right, "accepted tokens a step")):
+for axes, what in ((left, "share of all steps"), (right, "accepted tokens per step")):
     axes.set_xticks(range(len(groups)), names)
     axes.set(xlabel="tokens matched", ylabel=what)
     axes.grid(axis="x", visible=False)
@@ -585,14 +680,17 @@ alt = "By length of the match: how many steps had it, and how many drafted token
 figures.save(fig, "08-match-length", alt=alt, model=loaded)
 for domain in questions:
     short, long = ([e - 1 for _, e, n in last[domain] if low <= n <= high] for low, high in ((2, 3), (4, 16)))
-    print(f"{domain}: {len(short)} matches of 2 or 3 tokens, {np.mean(short or [0]):.2f} accepted in the mean;", end=" ")
-    print(f"{len(long)} longer ones, {np.mean(long or [0]):.2f}")
+    print(f"{domain}: {len(short)} matches of 2 or 3 tokens with a mean of {np.mean(short or [0]):.2f} accepted,", end=" ")
+    print(f"{len(long)} longer ones with {np.mean(long or [0]):.2f}")
 
 # %% [markdown]
 # ## How many nodes?
 #
-# In steps more nodes never hurt much. On the clock each is a row, so once more we need $t(q)$. The paper's 64 nodes were chosen on a GPU with models of 7 and 13 billion weights. (Where the prediction exceeds τ itself, a forward over a few rows was timed as no slower than one over a single row: few rows are nearly
-# free, and the stopwatch has its errors.)
+# Counted in steps, more nodes never hurt much.
+# On the clock each node is a row, so once more we need $t(q)$.
+# The paper's 64 nodes were chosen on a GPU with models of 7 and 13 billion weights.
+# (Where the prediction exceeds τ, a forward over a few rows took no longer than one over a single row:
+# few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
 from specdec_core.measure import measure_costs
@@ -617,7 +715,7 @@ for axes, value, title in zip(panels, (tau, predicted), ("Steps: τ", "Clock: sp
     axes.set_xticks(counts, counts)
     axes.set(xlabel="c, nodes of the tree", title=title)
 panels[0].legend()
-alt = "Tokens a forward and predicted speedup by nodes of the tree: the first rises, the second falls behind."
+alt = "Tokens per forward and predicted speedup by nodes of the tree: the first rises, the second falls behind."
 figures.save(fig, "08-nodes", alt=alt, model=loaded)
 best = {domain: counts[int(np.argmax([predicted(steps) for steps in swept[domain]]))] for domain in questions}
 print(f"t(65) = {costs.break_even(65):.1f} t(1)")
@@ -630,7 +728,10 @@ for domain, c in best.items():
 # %% [markdown]
 # ## On the clock
 #
-# Now live, with the $c$ that $t(q)$ says is best for the code questions: two questions of each kind, by ordinary decoding and by REST in turns. Is the replay really the live run? And what share of the time is retrieval?
+# Now live, with the $c$ that is best for the code questions by $t(q)$.
+# Ordinary decoding and REST take turns on two questions of each kind.
+# Is the replay really the live run?
+# And what share of the time does retrieval take?
 
 # %%
 from specdec_core.measure import agreement
@@ -651,7 +752,7 @@ print(agreement(lm, [(p, a.tokens, b.tokens) for _, p, a, b in raced]))
 
 # %%
 def pace(answers):
-    """Tokens a second of decoding."""
+    """Tokens per second of decoding."""
     return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
 
 
@@ -666,7 +767,7 @@ for domain in questions:
     outcome[domain] = dict(
         tau=tau(steps), predicted=predicted(steps), clock=pace(live) / pace(plain), query=draft / len(steps),
         forward=forward / len(steps), share=draft / sum(trace.decode_seconds for trace in traces),
-        depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))  # fmt: skip
+        depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))
 
 # %%
 table = []
@@ -675,7 +776,7 @@ for domain, o in outcome.items():
     times = [f"{1e3 * o['query']:.2f} ms", f"{1e3 * o['forward']:.1f} ms", f"{o['share']:.2%}"]
     table.append([domain, o["depths"], *speeds, *times])
 columns = ["on", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed",
-           "retrieval a step", "forward a step", "share"]  # fmt: skip
+           "retrieval per step", "forward per step", "share"]
 display(Markdown(markdown(table, columns)))
 
 # %% jupyter={"source_hidden": true}
@@ -684,12 +785,13 @@ hold = "holds here" if share < 0.06 else "does not hold here"
 ms, forward = 1e3 * max(o["query"] for o in outcome.values()), 1e3 * outcome["code"]["forward"]
 display(Markdown(
     "> **The notes say …** that retrieval with a suffix array takes less than 6 % of the time (section 6.2). "
-    f"That **{hold}**: at most {share:.1%} of decoding, tree included. But a share needs its two halves. "
-    f"Retrieval took {ms:.2f} ms a step and depends on the datastore and one CPU core; the forward took "
-    f"{forward:.0f} ms and depends on the model, its hardware and the batch. Under a forward of 5 ms the same search would be "
-    f"{ms / (5 + ms):.0%}; from a cold disk, or for each of 64 requests of a batch in turn on one core, it is "
-    "another matter again. (It is more than the query above: here the trie is built as well, and between two "
-    "queries a forward passes through the processor's caches.)"
+    f"That **{hold}**: it took at most {share:.1%} of decoding, tree included. "
+    f"But a share has two halves. Retrieval took {ms:.2f} ms per step and depends on the datastore and one CPU core; "
+    f"the forward took {forward:.0f} ms and depends on the model, its hardware and the batch. "
+    f"Beside a forward of 5 ms the same search would take {ms / (5 + ms):.0%}. "
+    "From a cold disk, or for 64 requests of a batch one after the other on one core, it is another matter again. "
+    "(It takes longer than the query above: here the trie is built as well, and between two queries "
+    "a forward passes through the processor's caches.)"
 ))
 
 # %%
@@ -703,7 +805,8 @@ for domain, o in outcome.items():
     print(f"{domain}: τ = {o['tau']:.2f}, clock {o['clock']:.2f} (predicted {o['predicted']:.2f}): {verdict}")
 
 # %% [markdown]
-# Here is the run with the largest τ, step by step. What came out of the library is marked.
+# Here is the run with the largest τ, step by step.
+# Tokens that came out of the library are marked.
 
 # %%
 from specdec_core.viz.replay import replay as show_replay
@@ -711,36 +814,70 @@ from specdec_core.viz.replay import replay as show_replay
 show_replay(max((run.trace for *_, run in raced), key=lambda trace: trace.tokens_per_call), tokenizer)
 
 # %% [markdown]
-# For comparison, *quoted, not measured here:* the authors report 1.62 to 2.36 times the speed of ordinary decoding for 7B and 13B models on a GPU. Their stores are larger (2.7 million Python samples of The Stack, 27 GB, for code; 774,000 conversations of UltraChat, 12 GB, for chat), their targets write better code (so what they write is more like what people write), and a forward
-# over 64 rows costs them hardly more than one over a single row.
+# For comparison, *quoted, not measured here:* the authors report 1.62
+# to 2.36 times the speed of ordinary decoding for 7B and 13B models on a GPU.
+# Their stores are larger: 2.7 million Python samples of The Stack for code (27 GB),
+# 774,000 conversations of UltraChat for chat (12 GB).
+# Their targets write better code, which is more like what people write.
+# And a forward over 64 rows costs them hardly more than one over a single row.
 #
 # ## Pitfalls
 #
-# - **Another tokenizer.** A datastore holds ids. Built with one tokenizer and read with another it matches nonsense, losslessly and uselessly. The package records the tokenizer's fingerprint and refuses.
-# - **Tokens at the seam.** A context that ends in the middle of a word ends in a token that no corpus has there. It heals after one step; prompts that end in a space are the usual case.
+# - **Another tokenizer.** A datastore holds ids.
+#   Built with one tokenizer and read with another, it matches nonsense, losslessly and uselessly.
+#   The package records the tokenizer's fingerprint and refuses.
+# - **Tokens at the seam.** A context that ends in the middle of a word ends in a token that no corpus has there.
+#   One step later the problem is gone.
+#   Prompts that end in a space are the usual case.
 # - **Matches across documents.** Without a separator the end of one file "continues" with the beginning of the next.
-# - **Copies.** A license header that stands in two thousand files is frequent, and its frequency says nothing. Take each text once.
-# - **The benchmark in the store.** If the test's own source is in the corpus, the hit rate measures memory of the answer. That is why the package's own files are left out here.
-# - **Byte order.** To compare tokens as bytes they must be stored big end first; the other way round the order is wrong, and bisection misses without a sound.
-# - **A hit rate by itself.** Anything is found if the store is large enough and `min_n` small enough. Report $a$ beside it.
-# - **What is in the store comes out in the timing.** A fast answer says that the text was there. Do not build a shared store from private texts.
+# - **Copies.** A license header in two thousand files is frequent, and its frequency means nothing.
+#   Take each text once.
+# - **The benchmark in the store.** If the test's own source is in the corpus,
+#   the hit rate measures memory of the answer.
+#   That is why the package's own files are left out here.
+# - **Byte order.** Tokens that are compared as bytes must be stored with the high byte first.
+#   The other way round the order is wrong, and bisection misses matches silently.
+# - **A hit rate by itself.** Anything is found if the store is large enough and `min_n` small enough.
+#   Report $a$ beside it.
+# - **What is in the store comes out in the timing.** A fast answer says that the text was there.
+#   Do not build a shared store from private texts.
 #
 # ## Summary
 #
-# - REST is the formula of chapter 05 with a corpus for a memory. A position of the corpus is a pair of context and continuation.
-# - A suffix array makes all places of a string one interval, found in $2\lceil\log_2(M+1)\rceil$ comparisons; back-off bisects over the length. Comparisons grow with $\log M$, memory with $M$: 6 bytes a token.
-# - Continuations go into a trie weighted by frequency. The $c$ heaviest prefixes are a tree, and maximize the expected accepted tokens if the corpus speaks for the target.
+# - REST is the formula of chapter 05 with a corpus for a memory.
+#   A position of the corpus is a pair of context and continuation.
+# - A suffix array makes all places of a string one interval, found in $2\lceil\log_2(M+1)\rceil$ comparisons;
+#   back-off bisects over the length.
+#   Comparisons grow with $\log M$, memory with $M$: 6 bytes per token.
+# - Continuations go into a trie weighted by frequency.
+#   The $c$ heaviest prefixes are a tree, and maximize the expected accepted tokens if the corpus speaks for the target.
 # - The check is sample-then-match down the tree: lossless, whatever the store holds.
-# - A larger store finds more. The domain decides how much of it is right, and a little of the target's own text may be worth much of somebody else's.
-# - $c$ is a question of $t(q)$. On a machine where rows are not free, small trees win.
+# - A larger store finds more.
+#   The domain decides how much of it is right,
+#   and a little of the target's own text may be worth a lot of somebody else's.
+# - $c$ is a question of $t(q)$.
+#   On a machine where rows are not free, small trees win.
 #
-# **Can you answer these?** How many comparisons does one bisection take at most in a store of 16 million tokens? (24, since $2^{24}$ is 16.8 million.) Why can the $c$ heaviest prefixes be cut off anywhere and still be a tree? (A parent weighs at least as much as its children and is shorter, so it comes before them.) A store has $h = 0.95$ and
-# $a = 0.15$; a draft has 16 nodes, and $t(17) = 1.4\,t(1)$. Does it pay? (No: $a < r - 1 = 0.4$. Fewer nodes, a larger `min_n`, or a store of the right domain.)
+# **Can you answer these?** How many comparisons does one bisection take at most in a store of 16 million tokens?
+# (24, since $2^{24}$ is 16.8 million.)
+# Why can the $c$ heaviest prefixes be cut off anywhere and still be a tree?
+# (A parent weighs at least as much as its children and is shorter, so it comes before them.)
+# A store has $h = 0.95$ and $a = 0.15$; a draft has 16 nodes, and $t(17) = 1.4\,t(1)$.
+# Does it pay?
+# (No: $a < r - 1 = 0.4$.
+# Fewer nodes, a larger `min_n`, or a store of the right domain.)
 #
 # ## Further reading
 #
-# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST: Retrieval-Based Speculative Decoding*, NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252); code at [github.com/FasterDecoding/REST](https://github.com/FasterDecoding/REST)
-# - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*, 2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678): keep only the common n-grams
-# - U. Manber, G. Myers, *Suffix Arrays: A New Method for On-Line String Searches*, SODA 1990; SIAM Journal on Computing 22(5), 1993
-# - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172): a datastore that changes the law, where REST's does not
-# - Y. Mori, *libdivsufsort*, [github.com/y-256/libdivsufsort](https://github.com/y-256/libdivsufsort): what sorts the suffixes here
+# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST: Retrieval-Based Speculative Decoding*,
+#   NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252);
+#   code at [github.com/FasterDecoding/REST](https://github.com/FasterDecoding/REST)
+# - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*,
+#   2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678): keep only the common n-grams
+# - U. Manber, G. Myers, *Suffix Arrays: A New Method for On-Line String Searches*, SODA 1990;
+#   SIAM Journal on Computing 22(5), 1993
+# - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*,
+#   ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172):
+#   a datastore that changes the output's distribution, where REST's does not
+# - Y. Mori, *libdivsufsort*, [github.com/y-256/libdivsufsort](https://github.com/y-256/libdivsufsort):
+#   what sorts the suffixes here

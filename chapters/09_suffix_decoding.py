@@ -17,7 +17,9 @@
 # %% [markdown]
 # # 09 · Suffix decoding
 #
-# > **The question of this chapter.** Whoever answers the same kind of request again and again has written most of the next answer already. How is all of it remembered, how long a draft does a match deserve,
+# > **The question of this chapter.** Whoever answers the same kind of request again
+# > and again has written most of the next answer already.
+# > How is all of it remembered, how long a draft does a match deserve,
 # > which of several continuations goes first, and when is all that worth nothing?
 #
 # **Afterwards you can**
@@ -25,12 +27,14 @@
 # - count n-grams of one length, then of all lengths at once, and say what three data structures pay for that;
 # - compute a draft by hand: its length from the match, its branches from the counts, its score;
 # - say when this request's memory should win over that of past requests;
-# - measure a session request by request, against prompt lookup, in steps and on the clock, and recognize a session where nothing is to be gained;
+# - measure a session request by request, against prompt lookup,
+#   in steps and on the clock, and recognize a session where nothing is to be gained;
 # - bound the memory, and check that forgetting is exact.
 #
 # **Taken for granted:** chapters 00 and 05; the tree check from chapter 08.
 #
-# **Time:** 30 minutes of reading. The cells take about a minute on two CPU cores; some use a stopwatch, so run them with nothing else going on.
+# **Time:** 30 minutes of reading.
+# The cells take about a minute on two CPU cores; some use a stopwatch, so run them with nothing else going on.
 
 # %% [markdown]
 # ## Set up
@@ -63,12 +67,23 @@ print(loaded.why)
 # %% [markdown]
 # ## The session as the memory
 #
-# Once more the formula of chapter 05: *find the n-gram that matches the context's suffix, take its continuation, let the target check it.* Prompt lookup remembers this request. REST remembers a corpus that somebody else wrote, and stays as it was built. **Suffix decoding** (Oliaro and others, 2024) remembers *the
-# session*: this request, prompt and answer so far, and the **answers to all requests before**. It learns with every token.
+# Once more the formula of chapter 05:
+# *find the n-gram that matches the context's suffix, take its continuation, let the target check it.*
+# Prompt lookup remembers this request.
+# REST remembers a corpus that somebody else wrote, and stays as it was built.
+# **Suffix decoding** (Oliaro and others, 2024) remembers *the session*:
+# this request, prompt and answer so far, and the **answers to all requests before**.
+# It learns with every token.
 #
-# That is made for the way programs use models. An agent sends the same instruction with other data a thousand times; a pipeline asks for the same form; a coding assistant writes the same boilerplate. The prompt does not contain the answer's phrases, so prompt lookup finds little. The answer before does.
+# That is made for the way programs use models.
+# An agent sends the same instruction with other data a thousand times;
+# a pipeline asks for the same form; a coding assistant writes the same boilerplate.
+# The prompt does not contain the answer's phrases, so prompt lookup finds little.
+# The answer before does.
 #
-# It also changes the questions. Chapter 05 took *one* match and copied a fixed number of tokens. With a memory that holds a string many times we can do better, because it can **count**.
+# It also changes the questions.
+# Chapter 05 took *one* match and copied a fixed number of tokens.
+# With a memory that holds a string many times we can do better, because it can **count**.
 #
 # ## The plain case: one length, counted
 #
@@ -97,7 +112,14 @@ def most_frequent(followers, context, n, length):
 
 
 # %% [markdown]
-# **By hand.** Letters are tokens, and the text so far is `a b c a b d a b d a b`. With $n = 2$ the suffix is `a b`. It was followed by `c` once and by `d` twice: draft `d`. Then `b d`, followed by `a` both times; then `d a`, followed by `b`. The draft is `d a b`. (Prompt lookup copies from the *last* `a b`. Here that gives the same. After `a b d a b d a b c a b` it would draft `c`, where the counts say `d`, two to one.)
+# **By hand.** Letters are tokens, and the text so far is `a b c a b d a b d a b`.
+# With $n = 2$ the suffix is `a b`.
+# It was followed by `c` once and by `d` twice: draft `d`.
+# Then `b d`, followed by `a` both times; then `d a`, followed by `b`.
+# The draft is `d a b`.
+# (Prompt lookup copies from the *last* `a b`.
+# Here that gives the same.
+# After `a b d a b d a b c a b` it would draft `c`, where the counts say `d`, two to one.)
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -124,7 +146,9 @@ print("package:", [chr(token) for token in tree.tokens[1:]])
 # %% [markdown]
 # ## All lengths at once
 #
-# One $n$ is too few: short n-grams are found often and mean little, long ones mean much and are found seldom. So count **every** string of up to $D$ tokens. What followed a string $s$ is then in the same table: the counts of $s$ with one token more.
+# One $n$ is too few: short n-grams are found often and mean little, long ones mean much and are found seldom.
+# So count **every** string of up to $D$ tokens.
+# What followed a string $s$ is then in the same table: the counts of $s$ with one token more.
 
 # %%
 def count_all(tokens, depth):
@@ -159,13 +183,22 @@ grams = [(s, found) for n in (1, 2, 3) for s, found in count_ngrams(text, n).ite
 print("n-gram dictionaries are slices of it:", all(followers_of(counts, s) == found for s, found in grams))
 
 # %% [markdown]
-# The last line is the relation to the plain case: the dictionary for one $n$ is what the table says about strings of $n$ and $n + 1$ tokens.
+# The last line is the relation to the plain case:
+# the dictionary for one $n$ is what the table says about strings of $n$ and $n + 1$ tokens.
 #
-# The table has up to $D$ entries for every token of text. Most are superfluous. If `d a` is always followed by `b`, then `d a` and `d a b` have the same count, and one entry can stand for both. Two structures use that.
+# The table has up to $D$ entries for every token of text.
+# Most are superfluous.
+# If `d a` is always followed by `b`, then `d a` and `d a b` have the same count, and one entry can stand for both.
+# Two structures use that.
 #
-# **A suffix tree** merges forwards. It is the trie of all suffixes, cut off at $D$ tokens, with a node only where a count changes and strings for labels between. Adding a string makes at most two nodes, so $M$ tokens make at most $2M$, whatever $D$ is.
+# **A suffix tree** merges forwards.
+# It is the trie of all suffixes, cut off at $D$ tokens,
+# with a node only where a count changes and strings for labels between.
+# Adding a string makes at most two nodes, so $M$ tokens make at most $2M$, whatever $D$ is.
 #
-# **A suffix automaton** also merges backwards: strings that always *end* at the same places are one state. It has at most $2M - 1$ states, knows strings of every length, and takes a token in constant time on average. The classical construction (Blumer and others, 1985), in the open:
+# **A suffix automaton** also merges backwards: strings that always *end* at the same places are one state.
+# It has at most $2M - 1$ states, knows strings of every length, and takes a token in constant time on average.
+# The classical construction (Blumer and others, 1985), in the open:
 
 # %%
 def extend(states, last, token):
@@ -204,15 +237,27 @@ print(f"{len(text)} tokens, {distinct} different strings (counted one by one: {o
 print(f"states of the automaton: {len(states) - 1}, at most {2 * len(text) - 1}")
 
 # %% [markdown]
-# Why does the package use the tree? Because a memory must be able to **forget**. Taking a string out of a counted tree is the reverse of putting it in; an automaton only grows, and its counts need a pass over its links. Three structures, one content; how they compare on real text we shall see below.
+# Why does the package use the tree?
+# Because a memory must be able to **forget**.
+# Taking a string out of a counted tree is the reverse of putting it in;
+# an automaton only grows, and its counts need a pass over its links.
+# Three structures, one content; how they compare on real text we shall see below.
 #
 # ## How long a draft? Which branch?
 #
-# Let the last $n$ tokens have occurred before. From there the draft is grown in the counted tree, token by token.
+# Let the last $n$ tokens have occurred before.
+# From there the draft is grown in the counted tree, token by token.
 #
-# - **Branch choice from counts.** A node's probability is the product of the shares on its path, $P(v) = \prod \frac{\text{count of the token}}{\text{count of all followers}}$. The open node with the largest $P$ goes next; nodes with $P$ below 0.1 are left out.
-# - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1: a match of two tokens deserves two, a match of twelve twelve. A long match is evidence that we are inside a copy. (Match and draft together have at most $D$ tokens.)
-# - **Score.** $\sum_v P(v)$ over the nodes: by linearity of expectation, the number of accepted tokens to be expected *if the target followed the counts* (chapter 08 has the same sum). Of all $n$ the draft with the largest score wins; among equals the longer match.
+# - **Branch choice from counts.** A node's probability is the product of the shares on its path,
+#   $P(v) = \prod \frac{\text{count of the token}}{\text{count of all followers}}$.
+#   The open node with the largest $P$ goes next; nodes with $P$ below 0.1 are left out.
+# - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1:
+#   a match of two tokens deserves two, a match of twelve twelve.
+#   A long match is evidence that we are inside a copy.
+#   (Match and draft together have at most $D$ tokens.)
+# - **Score.** $\sum_v P(v)$ over the nodes: by linearity of expectation,
+#   the number of accepted tokens to be expected *if the target followed the counts* (chapter 08 has the same sum).
+#   Of all $n$ the draft with the largest score wins; among equals the longer match.
 
 # %%
 import heapq
@@ -263,7 +308,8 @@ def suffix_draft(tokens, depth=24, nodes=16, factor=1.0):
 # | **5** | `a b d a b` | d 1 | 5 | d, a, b | **3** |
 # | 6 | `d a b d a b` | never seen | | | |
 #
-# Three drafts score 3, and the longest match wins. In this case all say `d a b`.
+# Three drafts score 3, and the longest match wins.
+# In this case all say `d a b`.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -275,7 +321,8 @@ drafted = [chr(token) for token in tree.tokens[1:]]
 print(f"package: match of {drafter.match_len}, score {drafter.score:.2f}, draft {drafted}")
 
 # %% [markdown]
-# One example proves little. Two hundred random texts over three letters, where everything repeats and many drafts branch:
+# One example proves little.
+# Two hundred random texts over three letters, where everything repeats and many drafts branch:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -296,10 +343,19 @@ print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them
 # %% [markdown]
 # ## Two memories, one draft: local before global
 #
-# Suffix decoding keeps two such memories: the **local** one counts this request, prompt included, the **global** one all past answers. Both are asked. The draft of the past is taken only if it scores *more*; on a tie this request wins. A few words of this text count for more than the same number of words of another, and the global counts mix what different
-# requests meant. But where the past has a longer match, it may draft more, and wins by its score.
+# Suffix decoding keeps two such memories:
+# the **local** one counts this request, prompt included, the **global** one all past answers.
+# Both are asked.
+# The draft of the past is taken only if it scores *more*; on a tie this request wins.
+# A few words of this text count for more than the same number of words of another,
+# and the global counts mix what different requests meant.
+# But where the past has a longer match, it may draft more, and wins by its score.
 #
-# Below, each line of the upper box is a past answer. Move *tokens read*: the memory grows with every token. Things to find out: where does the past win, and when does this request take over? Which line of the tree below appears when a string occurs for the second time? What does *factor* do to a good match, and to a poor one?
+# Below, each line of the upper box is a past answer.
+# Move *tokens read*: the memory grows with every token.
+# Things to find out: where does the past win, and when does this request take over?
+# Which line of the tree below appears when a string occurs for the second time?
+# What does *factor* do to a good match, and to a poor one?
 
 # %%
 from specdec_core.viz import suffix_tree
@@ -309,7 +365,10 @@ suffix_tree.viewer(tokenizer)
 # %% [markdown]
 # ## Why it is lossless
 #
-# For REST's reason (chapter 08): the draft is a tree of fixed tokens, so at each node we draw $y$ from $p$ and look whether it is among the children. What the memories hold decides how often it is; it never changes the law of $y$. As a number, with a past answer in the memory that the target would seldom have given:
+# For REST's reason (chapter 08): the draft is a tree of fixed tokens,
+# so at each node we draw $y$ from $p$ and look whether it is among the children.
+# What the memories hold decides how often it is; it never changes the law of $y$.
+# As a number, with a past answer in the memory that the target would seldom have given:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -331,7 +390,7 @@ def experienced():
 
 def law(make):  # the exact law of four tokens at T = 1
     return enumerate_law(lambda rng: generate(three, [0, 1, 0], make(), max_new_tokens=4,
-                                              sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)  # fmt: skip
+                                              sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
 
 
 plain_law, drafted_law = law(NullDrafter), law(experienced)
@@ -341,13 +400,16 @@ print(f"{len(plain_law)} possible answers; distance of the two laws below 1e-12:
 # %% [markdown]
 # ## Three sessions
 #
-# Now live. Three sessions of a few requests each, as a program might send them:
+# Now live.
+# Three sessions of a few requests each, as a program might send them:
 #
 # - **same form**: an agent in a loop, the same instruction with another name each time;
 # - **same fields**: a pipeline, data to be put into JSON, where the target has some freedom;
-# - **unrelated**: stories, poems and puzzles. Nothing returns but the language.
+# - **unrelated**: stories, poems and puzzles.
+#   Nothing returns but the language.
 #
-# Each is answered by ordinary decoding, request after request. The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
+# Each is answered by ordinary decoding, request after request.
+# The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
 
 # %%
 from specdec_core.core.stopping import Stop
@@ -356,10 +418,10 @@ from specdec_core.race.workloads import encode, own
 LENGTH = 64
 stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 form = ("Write a Python class `{}` with the attributes `name` and `price`, a method `total(quantity)`, "
-        "and a docstring. Reply with code only.")  # fmt: skip
+        "and a docstring. Reply with code only.")
 fields = 'Turn this order into JSON with the keys "item", "quantity", "city" and "status": {}'
 orders = ("three lamps for Oslo, paid.", "two chairs for Turin, paid.", "five mugs for Ghent, open.",
-          "four bowls for Porto, paid.", "six plates for Bergen, open.")  # fmt: skip
+          "four bowls for Porto, paid.", "six plates for Bergen, open.")
 sessions = {
     "same form": [form.format(name) for name in ("Tea", "Coffee", "Milk", "Juice", "Apple")],
     "same fields": [fields.format(order) for order in orders],
@@ -367,12 +429,14 @@ sessions = {
 }
 prompts = {name: [encode(text, tokenizer) for text in texts] for name, texts in sessions.items()}
 plain = {name: [generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop) for prompt in each]
-         for name, each in prompts.items()}  # fmt: skip
+         for name, each in prompts.items()}
 for answer in plain["same form"][:2]:
     print(tokenizer.decode(answer.tokens), "\n")
 
 # %% [markdown]
-# The replay is the package's, as in chapter 08. While it is at a step, the drafter tells which match the draft came from; and it keeps what it learned from one answer to the next.
+# The replay is the package's, as in chapter 08.
+# While it is at a step, the drafter tells which match the draft came from;
+# and it keeps what it learned from one answer to the next.
 
 # %%
 from specdec_core.race.replay import replay
@@ -399,7 +463,10 @@ def tau(steps):
 
 
 # %% [markdown]
-# Four memories are sent through each session. *Prompt lookup* and the *n-gram dictionary* (lengths 1 to 3) know this request only. *Suffix, local* is suffix decoding that may keep no past requests. The fourth is all of it.
+# Four memories are sent through each session.
+# *Prompt lookup* and the *n-gram dictionary* (lengths 1 to 3) know this request only.
+# *Suffix, local* is suffix decoding that may keep no past requests.
+# The fourth is all of it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -460,9 +527,12 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# Within one request suffix decoding may even stay *behind* the dictionary. Its own rule holds it back: matches are short there, and a match of one token drafts one node, where the dictionary drafts ten.
+# Within one request suffix decoding may even stay *behind* the dictionary.
+# Its own rule holds it back:
+# matches are short there, and a match of one token drafts one node, where the dictionary drafts ten.
 #
-# Which memory was it? The steps of the whole method, by the source of their draft:
+# Which memory was it?
+# The steps of the whole method, by the source of their draft:
 
 # %%
 table = []
@@ -479,7 +549,11 @@ display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes a s
 # %% [markdown]
 # ## Is the match's length worth its draft?
 #
-# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right. All steps of the three sessions by the length of the match; above the bars, the number of steps. (Match and draft share the $D = 24$ tokens that the tree is deep. Beyond twelve a longer match leaves less room for the draft, and wins only where little is left of the old text.) And the score claims to be the number of accepted tokens; so it can be held to it.
+# The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right.
+# All steps of the three sessions by the length of the match; above the bars, the number of steps.
+# (Match and draft share the $D = 24$ tokens that the tree is deep.
+# Beyond twelve a longer match leaves less room for the draft, and wins only where little is left of the old text.)
+# And the score claims to be the number of accepted tokens; so it can be held to it.
 
 # %%
 steps = [s for session in sessions for one in replayed[session, "suffix"] for s in one if s["rows"] > 1]
@@ -491,7 +565,7 @@ binned = [[s for s in steps if low < s["score"] <= high] for low, high in zip(ed
 points = [
     (np.mean([s["score"] for s in group]), np.mean([s["emitted"] - 1 for s in group]), len(group))
     for group in binned if group
-]  # fmt: skip
+]
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
@@ -519,11 +593,19 @@ for x, y, count in points:
 print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcomes[1:])))
 
 # %% [markdown]
-# The score takes the counts at their word. A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times; the score cannot tell them apart. What matters for choosing among drafts is the order of the scores: the last line says whether it is right.
+# The score takes the counts at their word.
+# A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times;
+# the score cannot tell them apart.
+# What matters for choosing among drafts is the order of the scores: the last line says whether it is right.
 #
 # ## What should `factor` be?
 #
-# In steps a longer draft loses nothing. On the clock each node is a row: again $t(q)$ decides. With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens. (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one: few rows are nearly free, and the stopwatch has its errors. The prediction may then exceed τ itself.)
+# In steps a longer draft loses nothing.
+# On the clock each node is a row: again $t(q)$ decides.
+# With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens.
+# (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one:
+# few rows are nearly free, and the stopwatch has its errors.
+# The prediction may then exceed τ itself.)
 
 # %%
 from specdec_core.measure import measure_costs
@@ -540,7 +622,7 @@ def predicted(steps):
 
 factors = {"½": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "∞": 16.0}
 swept = {session: [sum(through(session, SuffixDecoding(factor=f)), []) for f in factors.values()]
-         for session in sessions}  # fmt: skip
+         for session in sessions}
 
 # %%
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.5), sharey=True)
@@ -561,7 +643,9 @@ for session in sessions:
 # %% [markdown]
 # ## On the clock
 #
-# The session that suits the method, and the one that does not, live: ordinary decoding, prompt lookup and suffix decoding take turns at each request. One drafter of each goes through the whole session.
+# The session that suits the method, and the one that does not, live:
+# ordinary decoding, prompt lookup and suffix decoding take turns at each request.
+# One drafter of each goes through the whole session.
 
 # %%
 from specdec_core.race.bench import rotated
@@ -571,7 +655,7 @@ for session, count in (("same form", 4), ("unrelated", 3)):
     drafters, raced[session] = [NullDrafter(), PromptLookup(), SuffixDecoding()], []
     for turn, prompt in enumerate(prompts[session][:count]):
         runs = {drafter: generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop)
-                for drafter in rotated(drafters, turn)}  # fmt: skip
+                for drafter in rotated(drafters, turn)}
         raced[session].append([runs[drafter] for drafter in drafters])
 again, equal = SuffixDecoding(), []
 for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
@@ -583,7 +667,7 @@ print("replayed steps equal the live steps, through the whole session:", all(equ
 from specdec_core.measure import agreement
 
 pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
-         for prompt, row in zip(prompts[session], rows) for run in row[1:]]  # fmt: skip
+         for prompt, row in zip(prompts[session], rows) for run in row[1:]]
 print(agreement(lm, pairs))
 
 
@@ -605,7 +689,7 @@ for session, rows in raced.items():
         outcome[session, traces[0].drafter] = dict(
             tau=tau(found), predicted=predicted(found), clock=pace(column) / pace(plain_runs),
             memory=memory / sum(trace.decode_seconds for trace in traces),
-            depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))  # fmt: skip
+            depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))
 
 # %%
 table = []
@@ -628,16 +712,22 @@ past = [s for one in replayed["unrelated", "suffix"] for s in one if s["source"]
 wrong = sum(s["emitted"] == 1 for s in past) / max(len(past), 1)
 print(f"  Of suffix decoding's {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
 each = {(session, i): steps for session in sessions
-        for i, steps in enumerate(replayed[session, "suffix"], start=1)}  # fmt: skip
+        for i, steps in enumerate(replayed[session, "suffix"], start=1)}
 for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:
     steps = each[session, i]
     print(f"Among its worst by t(q): request {i} of {session!r},", end=" ")
     print(f"τ = {tau(steps):.2f}, {predicted(steps):.2f} times the speed.")
 
 # %% [markdown]
-# **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens. Each costs rows and is mostly wrong; what saves the method from worse is its own rule, since a match of one token drafts one node. What it gains there comes from *this* request, from a poem's refrain or a loop, and any lookup in the request gets that too. A session's *first* request is
-# such a case always. And all of this is greedy: at a temperature the target takes other
-# turns than last time, and matches end earlier. If neither the session nor its requests repeat themselves, turn the method off; chapter 11 shows a drafter that notices.
+# **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens.
+# Each costs rows and is mostly wrong;
+# what saves the method from worse is its own rule, since a match of one token drafts one node.
+# What it gains there comes from *this* request,
+# from a poem's refrain or a loop, and any lookup in the request gets that too.
+# A session's *first* request is such a case always.
+# And all of this is greedy: at a temperature the target takes other turns than last time, and matches end earlier.
+# If neither the session nor its requests repeat themselves, turn the method off;
+# chapter 11 shows a drafter that notices.
 #
 # Here is a later request of the good session, as it was written:
 
@@ -649,7 +739,10 @@ show_replay(raced["same form"][2][2].trace, tokenizer)
 # %% [markdown]
 # ## What remembering costs
 #
-# **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path: at most $D$, however much is remembered. As the tree fills, the time must level off. And **memory**: the three structures from above, on real text, the source of some standard modules.
+# **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path:
+# at most $D$, however much is remembered.
+# As the tree fills, the time must level off.
+# And **memory**: the three structures from above, on real text, the source of some standard modules.
 
 # %%
 import argparse
@@ -696,9 +789,14 @@ alt = "Left: the time to add a token as the memory grows. Right: entries of tabl
 figures.save(fig, "09-cost", alt=alt, model=loaded)
 
 # %% [markdown]
-# Tree and automaton need about the same room, a small fraction of the table's. The tree stops at $D$ tokens, the automaton does not; the tree can forget.
+# Tree and automaton need about the same room, a small fraction of the table's.
+# The tree stops at $D$ tokens, the automaton does not; the tree can forget.
 #
-# **A bound.** A server runs for weeks. The global memory is a queue: a new answer in, and where there are too many requests or tokens, the oldest out. *Out* means that every string it had brought is counted once less. Forgetting must be exact, or the counts drift. Three hundred answers of 60 tokens through a memory of ten:
+# **A bound.** A server runs for weeks.
+# The global memory is a queue: a new answer in, and where there are too many requests or tokens, the oldest out.
+# *Out* means that every string it had brought is counted once less.
+# Forgetting must be exact, or the counts drift.
+# Three hundred answers of 60 tokens through a memory of ten:
 
 # %%
 answers = [as_text(tokens[60 * i : 60 * (i + 1)]) for i in range(300)]
@@ -726,7 +824,8 @@ alt = "Nodes of the tree by answers given: level for a memory of ten answers, ri
 figures.save(fig, "09-bounded", alt=alt, model=loaded)
 
 # %% [markdown]
-# What the bound should be is a question of how soon the session returns to itself: a memory of ten is enough for a loop over the same form, and useless for a hundred forms in rotation.
+# What the bound should be is a question of how soon the session returns to itself:
+# a memory of ten is enough for a loop over the same form, and useless for a hundred forms in rotation.
 #
 # ## The same elsewhere
 #
@@ -739,32 +838,62 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # | `min_prob` = 0.1 | `suffix_decoding_min_token_prob` = 0.1 | 0.1 |
 # | `nodes` = 16, a tree | `num_speculative_tokens`, a chain | either |
 #
-# The TensorRT-LLM option of one n-gram pool for all requests (chapter 05) is the same idea with short n-grams and no counts.
+# The TensorRT-LLM option of one n-gram pool for all requests
+# (chapter 05) is the same idea with short n-grams and no counts.
 #
-# *Quoted, not measured here:* the authors report up to 5.3 times the speed of ordinary decoding on agents' workloads (Oliaro and others, 2024), with larger models, on GPUs.
+# *Quoted, not measured here:* the authors report up to 5.3 times the speed of ordinary decoding on agents' workloads
+# (Oliaro and others, 2024), with larger models, on GPUs.
 #
 # ## Pitfalls
 #
-# - **Remembering drafts.** Only committed tokens may be counted. A rejected draft never was part of the text; counted, it would confirm itself.
-# - **Remembering prompts globally.** The past holds *answers*. Prompts in it would be counted as things the target says.
-# - **Text that is too fresh.** The end of the text has no follower yet. It must not be counted as "followed by nothing", and yet the string before it must be found at once: in a loop the match is one period old.
-# - **A share of 1 from a count of 1.** The score does not know the difference. See the promise above.
-# - **Forgetting by rebuilding.** It stalls a server once in a while. Forget one string at a time.
-# - **One memory for all users.** Lossless in the text, not in the time: a fast answer says that somebody has had this answer before. One memory for each tenant.
-# - **Judging a session by its first request**, or a benchmark of unrelated questions by this method. Say which sessions you measured.
+# - **Remembering drafts.** Only committed tokens may be counted.
+#   A rejected draft never was part of the text; counted, it would confirm itself.
+# - **Remembering prompts globally.** The past holds *answers*.
+#   Prompts in it would be counted as things the target says.
+# - **Text that is too fresh.** The end of the text has no follower yet.
+#   It must not be counted as "followed by nothing", and yet the string before it must be found at once:
+#   in a loop the match is one period old.
+# - **A share of 1 from a count of 1.** The score does not know the difference.
+#   See the promise above.
+# - **Forgetting by rebuilding.** It stalls a server once in a while.
+#   Forget one string at a time.
+# - **One memory for all users.** Lossless in the text, not in the time:
+#   a fast answer says that somebody has had this answer before.
+#   One memory for each tenant.
+# - **Judging a session by its first request**, or a benchmark of unrelated questions by this method.
+#   Say which sessions you measured.
 #
 # ## Summary
 #
-# - The memory is the session: this request, and past answers. Nothing is built beforehand; each token is learned as it is committed.
-# - Count every string of up to $D$ tokens. A path-compressed tree does it with at most $2M$ nodes, takes a token in a time that depends on $D$ alone, and can forget exactly. An n-gram dictionary is the special case of one length.
-# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins; this request before the past. Lossless, since the draft is a tree of fixed tokens.
-# - It wins where requests resemble each other, from the second request on. In one request it is prompt lookup with counts. Where nothing returns it has nothing, and may cost.
+# - The memory is the session: this request, and past answers.
+#   Nothing is built beforehand; each token is learned as it is committed.
+# - Count every string of up to $D$ tokens.
+#   A path-compressed tree does it with at most $2M$ nodes,
+#   takes a token in a time that depends on $D$ alone, and can forget exactly.
+#   An n-gram dictionary is the special case of one length.
+# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins;
+#   this request before the past.
+#   Lossless, since the draft is a tree of fixed tokens.
+# - It wins where requests resemble each other, from the second request on.
+#   In one request it is prompt lookup with counts.
+#   Where nothing returns it has nothing, and may cost.
 #
-# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z. Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.) Why can a tree forget and an automaton not? (Putting a string in adds one to the counts on its path, and that can be undone; the automaton has merged strings that end alike, and does not know which text brought which state.) You get $\tau = 6$ on a benchmark that sends each question three times. What have you measured? (How well the memory keeps answers.)
+# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z.
+# Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.)
+# Why can a tree forget and an automaton not?
+# (Putting a string in adds one to the counts on its path, and that can be undone;
+# the automaton has merged strings that end alike, and does not know which text brought which state.)
+# You get $\tau = 6$ on a benchmark that sends each question three times.
+# What have you measured?
+# (How well the memory keeps answers.)
 #
 # ## Further reading
 #
-# - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975); code in [github.com/snowflakedb/ArcticInference](https://github.com/snowflakedb/ArcticInference)
+# - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*,
+#   NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975);
+#   code in [github.com/snowflakedb/ArcticInference](https://github.com/snowflakedb/ArcticInference)
 # - E. Ukkonen, *On-line construction of suffix trees*, Algorithmica 14, 1995
-# - A. Blumer and others, *The smallest automaton recognizing the subwords of a text*, Theoretical Computer Science 40, 1985
-# - J. Cleary, I. Witten, *Data Compression Using Adaptive Coding and Partial String Matching*, IEEE Transactions on Communications 32(4), 1984: predicting the next symbol from counts of the longest match, for another purpose
+# - A. Blumer and others, *The smallest automaton recognizing the subwords of a text*,
+#   Theoretical Computer Science 40, 1985
+# - J. Cleary, I. Witten, *Data Compression Using Adaptive Coding and Partial String Matching*, IEEE Transactions
+#   on Communications 32(4), 1984: predicting the next symbol from counts of the longest match, for another purpose

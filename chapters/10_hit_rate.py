@@ -17,8 +17,9 @@
 # %% [markdown]
 # # 10 · The hit-rate model
 #
-# > **The question of this chapter.** Two numbers describe a method that looks its drafts up: how often it finds one, and how often that one
-# > is right. Are they enough to say, before any race, how fast it will be, and on which tasks it loses?
+# > **The question of this chapter.** Two numbers describe a method that looks its drafts up:
+# > how often it finds one, and how often that one is right.
+# > Are they enough to say, before any race, how fast it will be, and on which tasks it loses?
 #
 # **Afterwards you can**
 #
@@ -28,10 +29,14 @@
 # - say what must be true for drafting to pay, with and without a cost for a miss;
 # - say with numbers why these methods win on text that repeats and what they risk on free writing.
 #
-# **Taken for granted:** chapter 00 ($t(q)$, τ) and chapter 05 (prompt lookup, replay, loops). The n-gram dictionary and suffix decoding are from chapter 09. All that is needed here: they remember
-# more than one continuation of a suffix, and draft a small *tree*, several continuations that share their beginning, where prompt lookup drafts a chain. One forward checks the whole tree.
+# **Taken for granted:** chapter 00 ($t(q)$, τ) and chapter 05 (prompt lookup, replay, loops).
+# The n-gram dictionary and suffix decoding are from chapter 09.
+# All that is needed here: they remember more than one continuation of a suffix, and draft a small *tree*,
+# several continuations that share their beginning, where prompt lookup drafts a chain.
+# One forward checks the whole tree.
 #
-# **Time:** 25 minutes of reading. The cells take about a minute on two CPU cores; run them with nothing else going on, because some use a stopwatch.
+# **Time:** 25 minutes of reading.
+# The cells take about a minute on two CPU cores; run them with nothing else going on, because some use a stopwatch.
 
 # %% [markdown]
 # ## Set up
@@ -67,26 +72,36 @@ print(loaded.why)
 # %% [markdown]
 # ## Two factors
 #
-# Look at one step. Let $H$ be the event of a **hit**: the memory holds the suffix of the context, so there is a draft. Let $A_i$ be the event that
-# at least $i$ drafted tokens are accepted. A token can only be accepted if there is a draft and all tokens before it were accepted:
+# Look at one step.
+# Let $H$ be the event of a **hit**: the memory holds the suffix of the context, so there is a draft.
+# Let $A_i$ be the event that at least $i$ drafted tokens are accepted.
+# A token can only be accepted if there is a draft and all tokens before it were accepted:
 #
 # $$H \supseteq A_1 \supseteq A_2 \supseteq \dots$$
 #
-# Write $h = P(H)$ for the **coverage** and $r_i = P(A_i \mid H, A_1, \dots, A_{i-1})$ for the **regularity** at depth $i$. (A draft that ends before depth $i$ counts as not accepted
-# there.) The acceptance at depth $i$, given that it was reached, is then
+# Write $h = P(H)$ for the **coverage**
+# and $r_i = P(A_i \mid H, A_1, \dots, A_{i-1})$ for the **regularity** at depth $i$.
+# (A draft that ends before depth $i$ counts as not accepted there.)
+# The acceptance at depth $i$, given that it was reached, is then
 #
 # $$\alpha_1 = P(A_1) = \underbrace{P(H)}_{\text{covered}} \cdot \underbrace{P(A_1 \mid H)}_{\text{the target agrees}} = h\,r_1,
 # \qquad \alpha_i = P(A_i \mid A_{i-1}) = r_i \quad (i \ge 2).$$
 #
-# The second is no oversight. If token $i - 1$ was accepted, there *was* a draft; nothing is left to chance about the hit. So $P(A_i) = h\, r_1 \cdots r_i$, with one $h$. The accepted tokens of a
-# step number $\sum_i \mathbf 1[A_i]$, hence their mean is $\sum_i P(A_i)$, and every step emits one token of the target besides:
+# The second is no oversight.
+# If token $i - 1$ was accepted, there *was* a draft; nothing is left to chance about the hit.
+# So $P(A_i) = h\, r_1 \cdots r_i$, with one $h$.
+# The accepted tokens of a step number $\sum_i \mathbf 1[A_i]$,
+# hence their mean is $\sum_i P(A_i)$, and every step emits one token of the target besides:
 #
 # $$E[\text{tokens a step}] = 1 + h A, \qquad A = r_1 + r_1 r_2 + \dots + r_1 \cdots r_\gamma,$$
 #
-# where $A = E[\text{accepted} \mid H]$ is what a hit brings on average. Nothing was assumed: no independence, no constant $\alpha$.
+# where $A = E[\text{accepted} \mid H]$ is what a hit brings on average.
+# Nothing was assumed: no independence, no constant $\alpha$.
 #
-# **By hand.** Half of the steps hit, a draft has two tokens, $r = (0.8, 0.9)$. Then $A = 0.8 + 0.72 = 1.52$ and $E = 1 + 0.5 \cdot 1.52 = 1.76$. Had we multiplied coverage in at *every* depth, with $\alpha = (0.4, 0.45)$, we
-# should have got $1 + 0.4 + 0.18 = 1.58$: too few.
+# **By hand.** Half of the steps hit, a draft has two tokens, $r = (0.8, 0.9)$.
+# Then $A = 0.8 + 0.72 = 1.52$ and $E = 1 + 0.5 \cdot 1.52 = 1.76$.
+# Had we multiplied coverage in at *every* depth, with $\alpha = (0.4, 0.45)$,
+# we should have got $1 + 0.4 + 0.18 = 1.58$: too few.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -97,16 +112,24 @@ print(f"coverage once:          {hit_rate_tokens(0.5, [0.8, 0.9]):.2f} tokens a 
 print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]):.2f}")
 
 # %% [markdown]
-# > **The notes say …** (model-free chapter, section 8.1) that the acceptance probability at layer $i$ is P(the memory covers the suffix) × P(the target agrees | covered). At $i = 1$ it is. At every later depth the first factor is 1, because
-# > a step is covered or not *as a whole*. Below we measure how much the difference matters.
+# > **The notes say …** (model-free chapter, section 8.1)
+# > that the acceptance probability at layer $i$ is P(the memory covers the suffix) × P(the target agrees | covered).
+# > At $i = 1$ it is.
+# > At every later depth the first factor is 1, because a step is covered or not *as a whole*.
+# > Below we measure how much the difference matters.
 
 # %% [markdown]
 # ## Answers to measure on
 #
-# As in chapter 05: the greedy answer does not depend on the drafter, so it is recorded once, and any drafter is *replayed* against it. Two questions from each of the eight tasks, 48
-# tokens each. The first question of each task is also **raced**: ordinary decoding and three methods on the same prompt, with the clock running. Each has a cache of its own, and they take turns step by step, the one that has written
-# least always next, so that a busy moment of the machine hits all of them alike. Of the second question only the answer is wanted, so it is written with a drafter, which is quicker. The three are the methods whose memory is
-# at hand without preparation; the others join later.
+# As in chapter 05: the greedy answer does not depend on the drafter,
+# so it is recorded once, and any drafter is *replayed* against it.
+# Two questions from each of the eight tasks, 48 tokens each.
+# The first question of each task is also **raced**:
+# ordinary decoding and three methods on the same prompt, with the clock running.
+# Each has a cache of its own, and they take turns step by step,
+# the one that has written least always next, so that a busy moment of the machine hits all of them alike.
+# Of the second question only the answer is wanted, so it is written with a drafter, which is quicker.
+# The three are the methods whose memory is at hand without preparation; the others join later.
 
 # %%
 from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
@@ -128,7 +151,7 @@ for name, drafter in {"autoregressive": NullDrafter, **METHODS}.items():
 def raced(prompt):
     """Every method on one prompt; the one that has written least takes the next step."""
     runs = {name: stream(lane, prompt, drafter(), max_new_tokens=LENGTH, stop=stop)
-            for name, (lane, drafter) in lanes.items()}  # fmt: skip
+            for name, (lane, drafter) in lanes.items()}
     going = {name: iter(run) for name, run in runs.items()}
     while going:
         name = min(going, key=lambda name: runs[name].trace.emitted)
@@ -152,7 +175,12 @@ total = sum(len(tokens) for kept in answers.values() for _, tokens in kept)
 print(f"{sum(map(len, answers.values()))} answers, {total} tokens")
 
 # %% [markdown]
-# The replay of chapter 05 followed a chain. Two of our methods draft trees, so the package's `replay` walks down the tree for as long as a child is what the answer says next. Each step comes back as the rows of its forward and the tokens that it wrote. Is it the live run? Replayed against what each live run wrote, it must give the same steps, rows and tokens:
+# The replay of chapter 05 followed a chain.
+# Two of our methods draft trees,
+# so the package's `replay` walks down the tree for as long as a child is what the answer says next.
+# Each step comes back as the rows of its forward and the tokens that it wrote.
+# Is it the live run?
+# Replayed against what each live run wrote, it must give the same steps, rows and tokens:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -162,13 +190,15 @@ same = [
     list(replay(answers[task][0][0], live.tokens, METHODS[name]()))
     == [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
     for (task, name), live in races.items() if name in METHODS
-]  # fmt: skip
+]
 print("replayed steps equal the live steps, for every method and task:", all(same))
 
 # %% [markdown]
 # ## Coverage and regularity, measured apart
 #
-# From a list of steps the two factors are read off by counting. A hit is a step with more than one row. $r_i$ is the number of hits with at least $i$ accepted tokens over the number with at least $i - 1$.
+# From a list of steps the two factors are read off by counting.
+# A hit is a step with more than one row.
+# $r_i$ is the number of hits with at least $i$ accepted tokens over the number with at least $i - 1$.
 
 # %%
 DEPTHS = 16
@@ -190,7 +220,7 @@ def tau(steps):
 by_prompt = {
     (task, name): [list(replay(prompt, tokens, make())) for prompt, tokens in kept]
     for task, kept in answers.items() for name, make in METHODS.items()
-}  # fmt: skip
+}
 steps = {key: sum(runs, []) for key, runs in by_prompt.items()}
 
 # %%
@@ -239,11 +269,14 @@ print(f"Free writing is covered {rates(w)[0]:.2f} of the time, quoting {rates(q)
 print(f"a hit brings {(tau(w) - 1) / rates(w)[0]:.2f} and {(tau(q) - 1) / rates(q)[0]:.2f} tokens.")
 
 # %% [markdown]
-# With `min_n` = 1 one known token is enough for a hit, and commas are known everywhere. So coverage says little about a task, as long as such poor hits are
-# counted; compare the two factors just printed. Drafts of the three methods differ in size, too: ten tokens whatever was matched, or, in suffix
-# decoding, only as many as the match is long.
+# With `min_n` = 1 one known token is enough for a hit, and commas are known everywhere.
+# So coverage says little about a task, as long as such poor hits are counted; compare the two factors just printed.
+# Drafts of the three methods differ in size, too:
+# ten tokens whatever was matched, or, in suffix decoding, only as many as the match is long.
 #
-# **By depth.** Is the regularity one number? Here are all tasks together, up to the ten tokens that two of the methods draft. A depth is drawn if at least ten drafts reached it.
+# **By depth.** Is the regularity one number?
+# Here are all tasks together, up to the ten tokens that two of the methods draft.
+# A depth is drawn if at least ten drafts reached it.
 
 # %%
 def reached(name):
@@ -272,8 +305,11 @@ rises = all(later[name] > first[name] for name in METHODS)
 print("Acceptance rises behind the first token." if rises else "It does not rise for every method here.")
 
 # %% [markdown]
-# If it rises, the reason is selection: hits are good or bad, and the first token finds out which. Whatever got past it is a copy in progress. So
-# one constant $\alpha$ is a poor model of a memory, and the formula with $r_i$ is worth its length. Part of what is missing to 1 are drafts that had ended, which counts as not accepted: a short match gives suffix decoding a short draft.
+# If it rises, the reason is selection: hits are good or bad, and the first token finds out which.
+# Whatever got past it is a copy in progress.
+# So one constant $\alpha$ is a poor model of a memory, and the formula with $r_i$ is worth its length.
+# Part of what is missing to 1 are drafts that had ended, which counts as not accepted:
+# a short match gives suffix decoding a short draft.
 
 # %% [markdown]
 # ## From hit rate to tokens
@@ -315,9 +351,12 @@ alt = "Tokens a step by three formulas against those counted; only coverage once
 figures.save(fig, "10-tokens", alt=alt, model=loaded)
 
 # %% [markdown]
-# Where every step hits, the second formula is right as well. The third can be off on both sides: it starts too low, because it repeats the poor first token, or, with a good first token, does not know that drafts end.
+# Where every step hits, the second formula is right as well.
+# The third can be off on both sides: it starts too low, because it repeats the poor first token,
+# or, with a good first token, does not know that drafts end.
 #
-# All this is bookkeeping, not prediction: the rates came from the same steps. A prediction takes the rates of *one* question to say what *another* one of the same task will do:
+# All this is bookkeeping, not prediction: the rates came from the same steps.
+# A prediction takes the rates of *one* question to say what *another* one of the same task will do:
 
 # %%
 errors = {}
@@ -329,18 +368,24 @@ for task, found in sorted(errors.items(), key=lambda item: np.mean(np.abs(item[1
 print(f"all tasks      off by {np.mean(np.abs(sum(errors.values(), []))):4.0%} on average")
 
 # %% [markdown]
-# The formula is exact; the rates of a task are not, from one question to the next. Before you quote a hit rate, ask over how many questions it was taken. Two are few.
+# The formula is exact; the rates of a task are not, from one question to the next.
+# Before you quote a hit rate, ask over how many questions it was taken.
+# Two are few.
 
 # %% [markdown]
 # ## From tokens to time
 #
-# A step with a hit takes $t(q)$, $q$ being the rows of its forward, a step without takes $t_{\text{miss}}$, and each looks up, $t_{\text{draft}}$. Expected tokens over expected time, against one token in $t(1)$:
+# A step with a hit takes $t(q)$, $q$ being the rows of its forward,
+# a step without takes $t_{\text{miss}}$, and each looks up, $t_{\text{draft}}$.
+# Expected tokens over expected time, against one token in $t(1)$:
 #
 # $$\text{speedup} = \frac{(1 + h A)\; t(1)}{h\, t_{\text{hit}} + (1 - h)\, t_{\text{miss}} + t_{\text{draft}}},$$
 #
-# with $t_{\text{hit}}$ the mean of $t(q)$ over the hits. A method that drafts only on a hit has $t_{\text{miss}} = t(1)$.
+# with $t_{\text{hit}}$ the mean of $t(q)$ over the hits.
+# A method that drafts only on a hit has $t_{\text{miss}} = t(1)$.
 #
-# **By hand.** $h = 0.5$, $A = 1.52$ from above, $t_{\text{hit}} = 1.2$, $t_{\text{miss}} = t(1) = 1$: the speedup is $1.76 / (0.6 + 0.5) = 1.6$.
+# **By hand.** $h = 0.5$, $A = 1.52$ from above, $t_{\text{hit}} = 1.2$, $t_{\text{miss}} = t(1) = 1$:
+# the speedup is $1.76 / (0.6 + 0.5) = 1.6$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -356,8 +401,10 @@ print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 
 # %% [markdown]
-# Now the race. Predicted: the formula, with the rates of the raced question, $t(q)$ as just measured, and $t_{\text{draft}}$ from the live run. Measured: seconds a token of ordinary decoding over those of the method, reading the
-# prompt left out.
+# Now the race.
+# Predicted: the formula, with the rates of the raced question,
+# $t(q)$ as just measured, and $t_{\text{draft}}$ from the live run.
+# Measured: seconds a token of ordinary decoding over those of the method, reading the prompt left out.
 
 # %%
 def predict(taken, t_draft=0.0):
@@ -383,7 +430,12 @@ for (task, name), live in races.items():
         race[task, name] = tau(taken), predict(taken, lookup), measured
 
 # %% [markdown]
-# The formula does not ask where a draft comes from. So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers: Jacobi and lookahead decoding, whose memory is what the target says on the side; REST, whose memory here are the target's own conversations that come with the package; and the four that draft with a trained model. Those that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same. Ordinary decoding of the same question, from the race, is what their time is compared with.
+# The formula does not ask where a draft comes from.
+# So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers:
+# Jacobi and lookahead decoding, whose memory is what the target says on the side; REST, whose memory here
+# are the target's own conversations that come with the package; and the four that draft with a trained model.
+# Those that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same.
+# Ordinary decoding of the same question, from the race, is what their time is compared with.
 
 # %%
 from specdec_core.drafters import methods
@@ -422,7 +474,7 @@ for name, drafter in others.items():
 drawn = list(dict.fromkeys(name for _, name in race))
 models = ("draft_model", "mtp", "medusa", "eagle")
 parts = {"drafts from a memory": [name for name in drawn if name not in models],
-         "drafts from a trained model": [name for name in drawn if name in models]}  # fmt: skip
+         "drafts from a trained model": [name for name in drawn if name in models]}
 numbers = [value for _, x, y in race.values() for value in (x, y)]
 low, high = 0.95 * min(numbers), 1.05 * max(numbers)
 ticks = [tick for tick in (0.5, 0.7, 1, 1.4, 2, 2.8, 4, 5.6, 8) if low <= tick <= high]
@@ -431,7 +483,7 @@ ticks = [tick for tick in (0.5, 0.7, 1, 1.4, 2, 2.8, 4, 5.6, 8) if low <= tick <
 def look(i):
     color = style.PALETTE[i + 1]
     return {"mfc": "white" if i % 2 else color, "mec": color if i % 4 else "black", "mew": 1.3,
-            "markersize": 7, "linestyle": "none"}  # fmt: skip
+            "markersize": 7, "linestyle": "none"}
 
 # %%
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 4.6), sharey=True)
@@ -462,12 +514,14 @@ print(f"{np.mean(np.abs(off)):.1%} away on average, {max(off, key=abs):+.0%} at 
 signs = sum((x > 1) == (y > 1) for _, x, y in race.values())
 print(f"Predicted and measured are on the same side of 1 in {signs} of {len(race)} cases.")
 torn = [f"{name.replace('_', ' ')} on {task} (τ = {t:.2f}, clock {y:.2f})"
-        for (task, name), (t, _, y) in race.items() if t > 1.03 and y < 0.98]  # fmt: skip
+        for (task, name), (t, _, y) in race.items() if t > 1.03 and y < 0.98]
 print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(torn) or "none")
 
 # %% [markdown]
-# What the formula knows is the number of rows and tokens of each kind of step. What it does not know: $t(q)$ also grows with the context, the rows of a tree need a mask that says which of them are of one path, keeping accepted tokens takes time, too, and the machine
-# was not equally quiet all the time. Each run here is a single one; `specdec race` repeats them.
+# What the formula knows is the number of rows and tokens of each kind of step.
+# What it does not know: $t(q)$ also grows with the context, the rows of a tree need a mask that says which
+# of them are of one path, keeping accepted tokens takes time, too, and the machine was not equally quiet all the time.
+# Each run here is a single one; `specdec race` repeats them.
 
 # %% [markdown]
 # ## Break-even
@@ -476,13 +530,22 @@ print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(t
 #
 # $$h\,\big(\underbrace{A\,t(1) - (t_{\text{hit}} - t_{\text{miss}})}_{\text{what a hit gains}}\big) \;\ge\; \underbrace{t_{\text{miss}} + t_{\text{draft}} - t(1)}_{\text{what every step pays}}.$$
 #
-# **Drafts only on a hit, lookup for free.** The right side is 0 and $h$ cancels: the condition is $A \ge t_{\text{hit}}/t(1) - 1$, which chapter 05 wrote $a \ge r - 1$. There is *no* break-even hit rate. Coverage scales a gain or a loss, and does not turn one into the other.
+# **Drafts only on a hit, lookup for free.** The right side is 0 and $h$ cancels:
+# the condition is $A \ge t_{\text{hit}}/t(1) - 1$, which chapter 05 wrote $a \ge r - 1$.
+# There is *no* break-even hit rate.
+# Coverage scales a gain or a loss, and does not turn one into the other.
 #
-# **A fixed shape.** Some methods run the same number of rows in every step, whether they have found something or not: the window of lookahead decoding (chapter 07), or a tree that is always filled. Then $t_{\text{miss}} = t_{\text{hit}}$, every step pays $t_{\text{hit}} - t(1)$, and the break-even hit rate is
+# **A fixed shape.** Some methods run the same number of rows in every step, whether they have found something or not:
+# the window of lookahead decoding (chapter 07), or a tree that is always filled.
+# Then $t_{\text{miss}} = t_{\text{hit}}$, every step pays $t_{\text{hit}} - t(1)$, and the break-even hit rate is
 #
 # $$h^* = \frac{t_{\text{hit}}/t(1) - 1}{A}.$$
 #
-# **By hand.** $A = 1.5$, $t_{\text{hit}} = 1.3$, $t(1) = 1$. Fixed shape: $h^* = 0.3/1.5 = 0.2$. Drafts on a hit: 1.5 is more than 0.3, so any $h$ gains. With a lookup of 0.02 in each step: $h^* = 0.02/(1.5 - 0.3) = 0.0167$. And with $A = 0.2$ a hit loses 0.1, so no $h$ will do.
+# **By hand.** $A = 1.5$, $t_{\text{hit}} = 1.3$, $t(1) = 1$.
+# Fixed shape: $h^* = 0.3/1.5 = 0.2$.
+# Drafts on a hit: 1.5 is more than 0.3, so any $h$ gains.
+# With a lookup of 0.02 in each step: $h^* = 0.02/(1.5 - 0.3) = 0.0167$.
+# And with $A = 0.2$ a hit loses 0.1, so no $h$ will do.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -494,7 +557,8 @@ print("with a lookup:     ", round(break_even_hit_rate(1.5, t_hit=1.3, t_miss=1.
 print("a hit that loses:  ", break_even_hit_rate(0.2, t_hit=1.3, t_miss=1.0, t_1=1.0, t_draft=0.02))
 
 # %% [markdown]
-# The same on this machine, for each task with prompt lookup: what a hit needs, what it brings, and the break-even hit rate if the same hits came in a fixed shape.
+# The same on this machine, for each task with prompt lookup:
+# what a hit needs, what it brings, and the break-even hit rate if the same hits came in a fixed shape.
 
 # %%
 rows = []
@@ -512,8 +576,11 @@ columns = ["task", "A needed", "A brought", "a hit", "predicted", "h"]
 display(Markdown(markdown(rows, [*columns, "h* of a fixed shape", "predicted, fixed shape"])))
 
 # %% [markdown]
-# > **The notes say …** that where nothing repeats prompt lookup falls back to ordinary decoding and has paid for a verification in vain (model-free chapter, section 4.3). A miss has nothing to verify. It costs $t(1)$, as any step, and
-# > the lookup; only a *wrong* draft costs a verification. Counted in this run:
+# > **The notes say …** that where nothing repeats prompt lookup falls back to ordinary decoding
+# > and has paid for a verification in vain (model-free chapter, section 4.3).
+# > A miss has nothing to verify.
+# > It costs $t(1)$, as any step, and the lookup; only a *wrong* draft costs a verification.
+# > Counted in this run:
 
 # %%
 every = [(name, step) for (_, name), live in races.items() for step in live.trace.steps]
@@ -528,14 +595,23 @@ print(f"the lookup that found nothing: {looked:.3f} ms, {looked / forwards[1]:.2
 # %% [markdown]
 # ## Is an α of 0.2 to 0.4 a loss?
 #
-# > **The notes say …** that free writing has $\alpha \approx 0.2$ to $0.4$ and *therefore* a speedup below 1 (section 8.1). The conclusion does not follow.
+# > **The notes say …** that free writing has $\alpha \approx 0.2$ to $0.4$ and *therefore* a speedup below 1
+# > (section 8.1).
+# > The conclusion does not follow.
 #
-# One drafted token, always there, accepted with probability $\alpha$: it brings $1 + \alpha$ tokens in $t(2)$. That is a gain exactly if $t(2) < (1 + \alpha)\,t(1)$. For longer drafts let each further row cost $s$, so $t(q)/t(1) = 1 + s(q - 1)$. Since
-# $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha$, no $\gamma$ gains if $s \ge \alpha$; and if $s < \alpha$, $\gamma = 1$ does. So on a straight line
+# One drafted token, always there, accepted with probability $\alpha$: it brings $1 + \alpha$ tokens in $t(2)$.
+# That is a gain exactly if $t(2) < (1 + \alpha)\,t(1)$.
+# For longer drafts let each further row cost $s$, so $t(q)/t(1) = 1 + s(q - 1)$.
+# Since $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha$, no $\gamma$ gains if $s \ge \alpha$;
+# and if $s < \alpha$, $\gamma = 1$ does.
+# So on a straight line
 #
 # $$\text{some draft length gains} \quad\iff\quad s < \alpha.$$
 #
-# *By hand:* $\alpha = 0.3$, $s = 0.2$, $\gamma = 1$: $1.3/1.2 = 1.08$, a gain. With $\gamma = 10$: $E = 1.43$ against $t(11) = 3\,t(1)$, a loss of half. The **length** of the draft was wrong, not the task. By the package, for several slopes and for this machine; in brackets the best $\gamma$:
+# *By hand:* $\alpha = 0.3$, $s = 0.2$, $\gamma = 1$: $1.3/1.2 = 1.08$, a gain.
+# With $\gamma = 10$: $E = 1.43$ against $t(11) = 3\,t(1)$, a loss of half.
+# The **length** of the draft was wrong, not the task.
+# By the package, for several slopes and for this machine; in brackets the best $\gamma$:
 
 # %%
 from specdec_core.theory import best_gamma_measured, speedup_measured
@@ -561,13 +637,21 @@ pays = f"No length pays at α = {', '.join(map(str, lost))}."
 print(pays if lost else "At α = 0.2, 0.3 and 0.4 some length pays.")
 
 # %% [markdown]
-# What $\alpha$ alone can tell is a bound: without limit on $\gamma$ and with free rows, $E \le 1/(1 - \alpha)$, which is 1.25 and 1.67 at 0.2 and 0.4. So little can be *won* there. Whether something is *lost* is up to $t(q)$ and to the length of the draft.
+# What $\alpha$ alone can tell is a bound:
+# without limit on $\gamma$ and with free rows, $E \le 1/(1 - \alpha)$, which is 1.25 and 1.67 at 0.2 and 0.4.
+# So little can be *won* there.
+# Whether something is *lost* is up to $t(q)$ and to the length of the draft.
 
 # %% [markdown]
 # ## The hit-rate map
 #
-# All of it in one picture: coverage to the right, regularity upwards, the predicted speedup on the dashed lines, for drafts of $\gamma$ tokens with this machine's $t(q)$. Each task is put where prompt lookup has it: its coverage, and the *constant* $r$ that would bring
-# as many accepted tokens as its hits did with $\gamma = 10$. Things to find out: which way does $\gamma$ move the break-even line? When is the line level, and what does the box do to it? Where must a task lie so that a fixed shape loses and drafting on a hit gains?
+# All of it in one picture: coverage to the right, regularity upwards,
+# the predicted speedup on the dashed lines, for drafts of $\gamma$ tokens with this machine's $t(q)$.
+# Each task is put where prompt lookup has it:
+# its coverage, and the *constant* $r$ that would bring as many accepted tokens as its hits did with $\gamma = 10$.
+# Things to find out: which way does $\gamma$ move the break-even line?
+# When is the line level, and what does the box do to it?
+# Where must a task lie so that a fixed shape loses and drafting on a hit gains?
 
 # %%
 from specdec_core.theory import alpha_for
@@ -587,9 +671,12 @@ hit_rate.sliders(costs, points, gamma=10, coverage=h, regularity=r, model=loaded
 # %% [markdown]
 # ## Is translation repetitive?
 #
-# > **The notes say …** that summaries, code and *translation* are high in both factors, with $\alpha \approx 0.8$ to $0.9$, and free writing low, with 0.2 to 0.4 (section 8.1; section 4.2 names translation, too).
+# > **The notes say …** that summaries, code and *translation* are high in both factors, with $\alpha \approx 0.8$
+# > to $0.9$, and free writing low, with 0.2 to 0.4 (section 8.1; section 4.2 names translation, too).
 #
-# "$\alpha$" can be read in three ways: $h\,r_1$, as the note's formula has it; regularity alone, all accepted over all tested tokens at hits; or the constant $\alpha$ that gives the measured τ at $\gamma = 10$. We give the note the best of our three methods in each:
+# "$\alpha$" can be read in three ways: $h\,r_1$, as the note's formula has it; regularity alone,
+# all accepted over all tested tokens at hits; or the constant $\alpha$ that gives the measured τ at $\gamma = 10$.
+# We give the note the best of our three methods in each:
 
 # %%
 def readings(taken):
@@ -645,8 +732,10 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# Two languages share names, numbers and punctuation; those are covered, and they end after a token or two. A *session* of translations from one form or one product's manual would be another matter: there the memory of chapter 09 holds earlier translations. Which task is repetitive is
-# not a property of its name but of what the memory holds.
+# Two languages share names, numbers and punctuation; those are covered, and they end after a token or two.
+# A *session* of translations from one form or one product's manual would be another matter:
+# there the memory of chapter 09 holds earlier translations.
+# Which task is repetitive is not a property of its name but of what the memory holds.
 
 # %% [markdown]
 # ## Why they win, why they lose
@@ -658,14 +747,20 @@ display(Markdown(
 # | free writing | commas, *of the*; or a loop | mostly wrong | little to win; a loss if wrong drafts are long and rows are not free |
 # | anything, memory empty | none | – | ordinary decoding, at ordinary speed |
 #
-# To win more: a larger memory raises coverage (chapters 08 and 09); a longer shortest match raises regularity and lowers coverage; shorter drafts at short matches lower $t_{\text{hit}}$. Chapter 11 combines them.
+# To win more: a larger memory raises coverage (chapters 08 and 09);
+# a longer shortest match raises regularity and lowers coverage; shorter drafts at short matches lower $t_{\text{hit}}$.
+# Chapter 11 combines them.
 #
 # ## Pitfalls
 #
 # - **Coverage twice.** Once a step, not once a token.
-# - **Coverage of what?** Here of *steps*. Chapter 05 counted *positions*, also those inside an accepted copy, which are covered well. The two numbers differ; say which.
-# - **A hit rate without its `min_n`.** With one token as suffix many steps are covered whose drafts are never accepted, and the rate means little.
-# - **Acceptance per token drafted** punishes long drafts for ending; acceptance per token *tested* does not. Neither is $\alpha_1$, which counts misses, too.
+# - **Coverage of what?** Here of *steps*.
+#   Chapter 05 counted *positions*, also those inside an accepted copy, which are covered well.
+#   The two numbers differ; say which.
+# - **A hit rate without its `min_n`.** With one token as suffix many steps are covered
+#   whose drafts are never accepted, and the rate means little.
+# - **Acceptance per token drafted** punishes long drafts for ending; acceptance per token *tested* does not.
+#   Neither is $\alpha_1$, which counts misses, too.
 # - **One α for all depths.** It is low first and high behind.
 # - **Break-even without $t(q)$.** There is no α, and no hit rate, that wins or loses on every machine.
 # - **Rates from two prompts**, as here: good for learning the model, too few for choosing a method.
@@ -675,66 +770,112 @@ display(Markdown(
 # - $\alpha_1 = h\,r_1$, and $\alpha_i = r_i$ from there on; $E = 1 + hA$ with $A = r_1 + r_1 r_2 + \dots$, exactly.
 # - Coverage and regularity are counted from recorded answers, by task and method, without another forward.
 # - Speedup $= (1 + hA)\,t(1) / (h\,t_{\text{hit}} + (1 - h)\,t_{\text{miss}} + t_{\text{draft}})$.
-# - Drafting only on a hit pays if $A > t_{\text{hit}}/t(1) - 1$, whatever the coverage. A fixed shape needs $h > (t_{\text{hit}}/t(1) - 1)/A$.
+# - Drafting only on a hit pays if $A > t_{\text{hit}}/t(1) - 1$, whatever the coverage.
+#   A fixed shape needs $h > (t_{\text{hit}}/t(1) - 1)/A$.
 # - A miss costs an ordinary step; a wrong draft costs its rows.
-# - A small α is no loss by itself: on a straight line some length gains exactly if a row costs less than $\alpha\,t(1)$.
+# - A small α is no loss by itself:
+#   on a straight line some length gains exactly if a row costs less than $\alpha\,t(1)$.
 # - Text that repeats has a large $A$; translation is such text only if its model, or its session, repeats itself.
 #
 # ## Twelve questions
 #
-# Each can be answered from chapters 00, 01, 05 and this one. Answer first, then unfold.
+# Each can be answered from chapters 00, 01, 05 and this one.
+# Answer first, then unfold.
 #
 # **1.** State the one formula of the methods that draft without a model.
 #
-# <details><summary>Answer</summary>Find the n-gram that matches the context's suffix, take its continuation, let the target check it. (Chapter 05, "One formula".)</details>
+# <details><summary>Answer</summary>Find the n-gram that matches the context's suffix,
+# take its continuation, let the target check it.
+# (Chapter 05, "One formula".)</details>
 #
 # **2.** What is the memory of prompt lookup, of lookahead decoding, of REST, and of suffix decoding?
 #
-# <details><summary>Answer</summary>This request; n-grams that the model writes on the side; a large corpus, sorted beforehand; all that the session has seen. (Chapter 05, "One formula", the table.)</details>
+# <details><summary>Answer</summary>This request; n-grams that the model writes on the side;
+# a large corpus, sorted beforehand; all that the session has seen.
+# (Chapter 05, "One formula", the table.)</details>
 #
-# **3.** Someone fills the memory with another user's text. What happens to the output, and what to the speed?
+# **3.** Someone fills the memory with another user's text.
+# What happens to the output, and what to the speed?
 #
-# <details><summary>Answer</summary>Nothing happens to the law of the output: the draft is a point mass, checked against the target, and where it comes from appears nowhere in the argument. The speed changes with the drafts. (Chapter 05, "Why it is lossless"; chapter 01, "Drafts that were not drawn: point masses".)</details>
+# <details><summary>Answer</summary>Nothing happens to the law of the output:
+# the draft is a point mass, checked against the target, and where it comes from appears nowhere in the argument.
+# The speed changes with the drafts.
+# (Chapter 05, "Why it is lossless"; chapter 01, "Drafts that were not drawn: point masses".)</details>
 #
-# **4.** Five drafted tokens are all accepted. How many tokens does the step emit, and from which law comes the last?
+# **4.** Five drafted tokens are all accepted.
+# How many tokens does the step emit, and from which law comes the last?
 #
-# <details><summary>Answer</summary>Six; the last is the bonus token, from p at the place after the last draft. (Chapter 05, end of "Why it is lossless"; chapter 01, "A block of drafts, and the bonus token".)</details>
+# <details><summary>Answer</summary>Six; the last is the bonus token, from p at the place after the last draft.
+# (Chapter 05, end of "Why it is lossless"; chapter 01, "A block of drafts, and the bonus token".)</details>
 #
-# **5.** p = (5, 3, 1, 1)/10 and q = (2, 2, 2, 4)/10. How often is a draft from q accepted, and what law does the correction follow?
+# **5.** p = (5, 3, 1, 1)/10 and q = (2, 2, 2, 4)/10.
+# How often is a draft from q accepted, and what law does the correction follow?
 #
-# <details><summary>Answer</summary>(2 + 2 + 1 + 1)/10 = 0.6. The residual (p − min(p, q))/(1 − 0.6) = (3, 1, 0, 0)/4. (Chapter 01, "How much can be kept?" and "The residual, backwards".)</details>
+# <details><summary>Answer</summary>(2 + 2 + 1 + 1)/10 = 0.6.
+# The residual (p − min(p, q))/(1 − 0.6) = (3, 1, 0, 0)/4.
+# (Chapter 01, "How much can be kept?" and "The residual, backwards".)</details>
 #
 # **6.** Why not draw the correction from p itself?
 #
-# <details><summary>Answer</summary>Part of p, namely min(p, q), has been paid by accepted drafts. The correction must pay what is still owed, or the total is not p. (Chapter 01, "The residual, backwards".)</details>
+# <details><summary>Answer</summary>Part of p, namely min(p, q), has been paid by accepted drafts.
+# The correction must pay what is still owed, or the total is not p.
+# (Chapter 01, "The residual, backwards".)</details>
 #
 # **7.** Why can a forward over eight rows take little longer than one over one row, and where does that end?
 #
-# <details><summary>Answer</summary>The weights are read once, whatever the number of rows; until q* = bF/2B rows the forward waits for the memory, beyond it for the arithmetic. (Chapter 00, "t(q): the time of a forward with q tokens in it".)</details>
+# <details><summary>Answer</summary>The weights are read once, whatever the number of rows;
+# until q* = bF/2B rows the forward waits for the memory, beyond it for the arithmetic.
+# (Chapter 00, "t(q): the time of a forward with q tokens in it".)</details>
 #
-# **8.** Half of the steps hit, r = (0.8, 0.9). How many tokens does a step emit on average? Why is coverage not multiplied in at the second depth?
+# **8.** Half of the steps hit, r = (0.8, 0.9).
+# How many tokens does a step emit on average?
+# Why is coverage not multiplied in at the second depth?
 #
-# <details><summary>Answer</summary>1 + 0.5 (0.8 + 0.72) = 1.76. If the first token was accepted there was a draft; the second cannot miss. (Here, "Two factors".)</details>
+# <details><summary>Answer</summary>1 + 0.5 (0.8 + 0.72) = 1.76.
+# If the first token was accepted there was a draft; the second cannot miss.
+# (Here, "Two factors".)</details>
 #
-# **9.** A hit brings 0.4 tokens on average and its forward takes 1.3 t(1). Coverage is 10 percent, lookups are free, a miss runs one row. Does it pay? At 90 percent?
+# **9.** A hit brings 0.4 tokens on average and its forward takes 1.3 t(1).
+# Coverage is 10 percent, lookups are free, a miss runs one row.
+# Does it pay?
+# At 90 percent?
 #
-# <details><summary>Answer</summary>At both: 0.4 is more than 0.3. The speedup (1 + hA)/(1 + 0.3 h) is 1.04/1.03 = 1.01 and 1.36/1.27 = 1.07. (Here, "From tokens to time" and "Break-even"; chapter 05, "When does it pay? A miss is free, a wrong draft is not".)</details>
+# <details><summary>Answer</summary>At both: 0.4 is more than 0.3.
+# The speedup (1 + hA)/(1 + 0.3 h) is 1.04/1.03 = 1.01 and 1.36/1.27 = 1.07.
+# (Here, "From tokens to time" and "Break-even"; chapter 05, "When does it pay?
+# A miss is free, a wrong draft is not".)</details>
 #
-# **10.** The same hits in a method that runs its rows in every step. From which hit rate on does it pay?
+# **10.** The same hits in a method that runs its rows in every step.
+# From which hit rate on does it pay?
 #
-# <details><summary>Answer</summary>h* = 0.3/0.4 = 0.75. (Here, "Break-even".)</details>
+# <details><summary>Answer</summary>h* = 0.3/0.4 = 0.75.
+# (Here, "Break-even".)</details>
 #
-# **11.** α = 0.3 at every place. Is drafting a loss? Give a t(q) for which it is, and one for which it is not.
+# **11.** α = 0.3 at every place.
+# Is drafting a loss?
+# Give a t(q) for which it is, and one for which it is not.
 #
-# <details><summary>Answer</summary>It depends on t(q). If each further row costs 0.2 t(1), one drafted token gains, 1.3/1.2 = 1.08, and ten lose. If it costs 0.3 or more, every length loses or gains nothing. (Here, "Is an α of 0.2 to 0.4 a loss?")</details>
+# <details><summary>Answer</summary>It depends on t(q).
+# If each further row costs 0.2 t(1), one drafted token gains, 1.3/1.2 = 1.08, and ten lose.
+# If it costs 0.3 or more, every length loses or gains nothing.
+# (Here, "Is an α of 0.2 to 0.4 a loss?")</details>
 #
-# **12.** Prompt lookup shows τ = 3 on free writing. What do you do before you believe it, and what would you expect otherwise, in the two factors?
+# **12.** Prompt lookup shows τ = 3 on free writing.
+# What do you do before you believe it, and what would you expect otherwise, in the two factors?
 #
-# <details><summary>Answer</summary>Read the text: it may be a loop, to be seen in the share of repeated 4-grams. Otherwise expect hits on common tokens only, hence little regularity and few accepted tokens a hit. (Chapter 00, "A win that is worth nothing"; chapter 05, "Loops: read the text first"; here, "Why they win, why they lose".)</details>
+# <details><summary>Answer</summary>Read the text: it may be a loop, to be seen in the share of repeated 4-grams.
+# Otherwise expect hits on common tokens only, hence little regularity and few accepted tokens a hit.
+# (Chapter 00, "A win that is worth nothing"; chapter 05, "Loops:
+# read the text first"; here, "Why they win, why they lose".)</details>
 #
 # ## Further reading
 #
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): $E$ and the speedup for one constant α
-# - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
-# - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): drafts as long as the match is
-# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851); Spec-Bench, quoted above, is at [github.com/hemingkx/Spec-Bench](https://github.com/hemingkx/Spec-Bench)
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): $E$ and the speedup for one constant α
+# - A. Saxena, *Prompt Lookup Decoding*, 2023,
+#   [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
+# - G. Oliaro, Z. Jia, D. Campos, A. Qiao, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*,
+#   NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): drafts as long as the match is
+# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey
+#   of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851);
+#   Spec-Bench, quoted above, is at [github.com/hemingkx/Spec-Bench](https://github.com/hemingkx/Spec-Bench)

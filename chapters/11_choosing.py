@@ -17,19 +17,24 @@
 # %% [markdown]
 # # 11 · Choosing
 #
-# > **The question of this chapter.** A load, a machine, a batch: which of this book's methods should run there, with how long a draft, and what would tell us later that it was the wrong one?
+# > **The question of this chapter.** A load, a machine, a batch: which of this book's methods should run there,
+# > with how long a draft, and what would tell us later that it was the wrong one?
 #
 # **Afterwards you can**
 #
-# - put every method on one scale, tokens a step against the time of a step, and say why the order of τ is not the order of speed;
+# - put every method on one scale, tokens a step against the time of a step,
+#   and say why the order of τ is not the order of speed;
 # - compare methods on recorded answers, without running the target again, and race only the finalists;
 # - combine a lookup with a model, and say when the combination is slower than its parts;
 # - compute from $t(q, B)$ up to which batch a method pays;
-# - write your choice in the switches of four serving engines, and keep the four records that show whether it still holds.
+# - write your choice in the switches of four serving engines,
+#   and keep the four records that show whether it still holds.
 #
-# **Taken for granted:** chapter 00 ($t(q)$, the roofline) and chapter 10 (hit rate, replay, predicted speedup). Of the others only what each method is called and where its draft comes from, which is repeated here.
+# **Taken for granted:** chapter 00 ($t(q)$, the roofline) and chapter 10 (hit rate, replay, predicted speedup).
+# Of the others only what each method is called and where its draft comes from, which is repeated here.
 #
-# **Time:** 35 minutes of reading. The cells take about two minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
+# **Time:** 35 minutes of reading.
+# The cells take about two minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
 
 # %% [markdown]
 # ## Set up
@@ -65,13 +70,22 @@ print(loaded.why)
 # %% [markdown]
 # ## One scale for all methods
 #
-# Whatever a method does, its run is a list of steps. A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time $d$ on its draft. Let τ be the mean tokens of a step. The **price** of a step is its mean time in units of an ordinary one,
+# Whatever a method does, its run is a list of steps.
+# A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time $d$ on its draft.
+# Let τ be the mean tokens of a step.
+# The **price** of a step is its mean time in units of an ordinary one,
 #
 # $$\rho = \frac{\text{mean of } t(q) + d}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
 #
-# for $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many. A trained drafter has a large τ and a large $d$; a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$. All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
+# for $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many.
+# A trained drafter has a large τ and a large $d$;
+# a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$.
+# All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
 #
-# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step. Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$. A model with $\tau = 3$ and $d = 1.5\,t(1)$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
+# **By hand.** Half of the steps have 1 row, the other half 5;
+# $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step.
+# Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$.
+# A model with $\tau = 3$ and $d = 1.5\,t(1)$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -85,8 +99,14 @@ print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
 # %% [markdown]
 # ## The same answers for all
 #
-# One question from each of the eight tasks, answered once by ordinary decoding. Greedy answers do not depend on the drafter, so that every drafter which reads tokens can be replayed on them, as in chapter 10. Two things are new. Heads and feature drafters read the target's *states*, so those of each answer are kept as well, from one forward over
-# the finished text. And the replay goes through the package's own loop, with a recording in the target's place: whatever a drafter does, combinations included, it meets what it would meet live, and its drafting is timed on the way.
+# One question from each of the eight tasks, answered once by ordinary decoding.
+# Greedy answers do not depend on the drafter,
+# so that every drafter which reads tokens can be replayed on them, as in chapter 10.
+# Two things are new.
+# Heads and feature drafters read the target's *states*,
+# so those of each answer are kept as well, from one forward over the finished text.
+# And the replay goes through the package's own loop, with a recording in the target's place: whatever a drafter does,
+# combinations included, it meets what it would meet live, and its drafting is timed on the way.
 
 # %%
 from specdec_core.core.engine import generate
@@ -103,7 +123,10 @@ states = {task: lm.prefill(text, needs_hidden=True) for task, text in texts.item
 print(f"{len(plain)} answers, {sum(len(run.tokens) for run in plain.values())} tokens")
 
 # %% [markdown]
-# Then $t(q, B)$, for later with several sequences in a forward. Where a forward seemed to take longer than one of more rows, the machine was busy with something else; we take the shorter time. Then no prediction can exceed τ.
+# Then $t(q, B)$, for later with several sequences in a forward.
+# Where a forward seemed to take longer than one of more rows, the machine was busy with something else;
+# we take the shorter time.
+# Then no prediction can exceed τ.
 
 # %%
 from dataclasses import replace
@@ -171,8 +194,11 @@ def replay(drafter):
 
 
 # %% [markdown]
-# The list of methods is the package's registry, each with its default settings. Two things have to be brought along. REST needs a datastore, which we build here in memory, of code that every machine has (chapter 08). The trained drafters need weights, which belong to one target: where the weights for this target are missing, the method is
-# left out, and said to be.
+# The list of methods is the package's registry, each with its default settings.
+# Two things have to be brought along.
+# REST needs a datastore, which we build here in memory, of code that every machine has (chapter 08).
+# The trained drafters need weights, which belong to one target:
+# where the weights for this target are missing, the method is left out, and said to be.
 
 # %%
 from specdec_core.stores import SuffixStore
@@ -210,7 +236,11 @@ print("methods:", ", ".join(drafters))
 print(f"datastore: {len(store):,} tokens; without weights for this target: {', '.join(missing) or 'no method'}")
 
 # %% [markdown]
-# Two methods cannot be replayed: Jacobi and lookahead decoding read what the target says *after a wrong token*, and no recording has that. They run live. All others are replayed, each with one drafter for the eight answers in turn, so that suffix decoding may remember the earlier ones.
+# Two methods cannot be replayed:
+# Jacobi and lookahead decoding read what the target says *after a wrong token*, and no recording has that.
+# They run live.
+# All others are replayed, each with one drafter for the eight answers in turn,
+# so that suffix decoding may remember the earlier ones.
 
 # %%
 LIVE = ("jacobi", "lookahead")
@@ -233,7 +263,7 @@ def steps_of(trace, model=False):
 
 
 steps = {name: {task: steps_of(run, name in MODELS) for task, run in by_task.items()}
-         for name, by_task in traces.items()}  # fmt: skip
+         for name, by_task in traces.items()}
 
 # %% [markdown]
 # ## All methods, all tasks
@@ -249,7 +279,8 @@ rows = [[plainly(name), *(f"{steps[name][task].tau:.2f}" for task in TASKS)] for
 display(Markdown(markdown(rows, ["method", *map(plainly, TASKS)])))
 
 # %% [markdown]
-# Then the clock: the speedup predicted from each step's rows by the measured $t(q)$, plus the time that drafting took in the replay.
+# Then the clock: the speedup predicted from each step's rows by the measured $t(q)$,
+# plus the time that drafting took in the replay.
 
 # %%
 gains = {(name, task): speedup(steps[name][task], costs) for name in steps for task in TASKS}
@@ -269,7 +300,7 @@ for i, name in enumerate(order):
     price = sum(sum(costs.break_even(q) for q in s.rows) + s.draft * len(s.rows) for s in all_steps) / count
     whole[name] = tau, price
     axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none",
-              markersize=9, markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")  # fmt: skip
+              markersize=9, markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")
 top, right = 1.15 * max(tau for tau, _ in whole.values()), 1.1 * max(price for _, price in whole.values())
 for level in (0.5, 0.75, 1, 1.25, 1.5, 2):
     x = min(right, top / level)  # where the ray leaves the picture
@@ -287,16 +318,23 @@ moved = sum(a != b for a, b in zip(by_tau, by_speed))
 display(Markdown(
     f"By τ: {', '.join(map(plainly, by_tau))}.\n\nBy speed: {', '.join(map(plainly, by_speed))}.\n\n"
     f"{moved} of {len(by_tau)} methods change their place."
-))  # fmt: skip
+))
 
 # %% [markdown]
-# *Every ray is one speedup; the heavy one is break-even.* A method moves up by better drafts and left by cheaper ones; on a machine where rows and drafting cost less, all points slide to the left, by different amounts. That is why a ranking in a paper is a ranking on its machine.
+# *Every ray is one speedup; the heavy one is break-even.*
+# A method moves up by better drafts and left by cheaper ones;
+# on a machine where rows and drafting cost less, all points slide to the left, by different amounts.
+# That is why a ranking in a paper is a ranking on its machine.
 #
-# Two means are in use. τ/ρ of this figure is pooled, all tokens over all time, so that slow tasks weigh more. Where a *mean over the tasks* is given below, it is the geometric mean of their speedups, each task counting alike; a few large gains lift it further.
+# Two means are in use.
+# τ/ρ of this figure is pooled, all tokens over all time, so that slow tasks weigh more.
+# Where a *mean over the tasks* is given below, it is the geometric mean of their speedups, each task counting alike;
+# a few large gains lift it further.
 #
 # ### A paragraph each
 #
-# What each needs and where its draft comes from does not depend on the run. The rest does, and is written by the cell.
+# What each needs and where its draft comes from does not depend on the run.
+# The rest does, and is written by the cell.
 
 # %%
 ABOUT = {
@@ -312,7 +350,7 @@ ABOUT = {
     "eagle": ("04", "a layer that continues states", "a trained layer, a tree mask, access to the states"),
     "cascade": ("11", "two of the others, the second on a miss", "what both need"),
     "adaptive": ("11", "another one, as long as it pays", "what that one needs, and $t(q)$"),
-}  # fmt: skip
+}
 
 
 # %%
@@ -339,11 +377,15 @@ def paragraph_on(name):
 display(Markdown("\n\n".join(paragraph_on(name) for name in order)))
 
 # %% [markdown]
-# One question a task and answers this short are enough to *see* how the methods differ. They are too few to choose by; that is what *A procedure*, below, is for.
+# One question a task and answers this short are enough to *see* how the methods differ.
+# They are too few to choose by; that is what *A procedure*, below, is for.
 #
 # ## Model-free against trained
 #
-# The two families fail differently. A lookup depends on the *text*: without a copy, there is nothing to find. A trained drafter depends on its *training*: it drafts everywhere, and pays for that in every step. So look at the first drafted token, over all steps, misses included: $\alpha_1$ of chapter 10.
+# The two families fail differently.
+# A lookup depends on the *text*: without a copy, there is nothing to find.
+# A trained drafter depends on its *training*: it drafts everywhere, and pays for that in every step.
+# So look at the first drafted token, over all steps, misses included: $\alpha_1$ of chapter 10.
 
 # %%
 def alpha_1(name, task):
@@ -391,7 +433,11 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# This book's drafters have seen little text, their cards say how much (chapter 04). More training may raise what is accepted; it does not change the price of a step. So ask of any trained drafter first what it would gain if *everything* were accepted: $(\gamma + 1)/\rho$, with γ the depth of its draft. If that is not enough, no training will help.
+# This book's drafters have seen little text, their cards say how much (chapter 04).
+# More training may raise what is accepted; it does not change the price of a step.
+# So ask of any trained drafter first what it would gain if *everything* were accepted:
+# $(\gamma + 1)/\rho$, with γ the depth of its draft.
+# If that is not enough, no training will help.
 
 # %%
 for name in trained:
@@ -405,13 +451,23 @@ if not trained:
 # %% [markdown]
 # ## Lookup first, a model when it misses
 #
-# A lookup costs nothing when it misses, and a model has an answer always. So ask the lookup first: a **cascade**. Let a share $h$ of the steps be the lookup's, with $T_1$ tokens at a price $\rho_1$ each, and the others the model's, with $T_2$ at $\rho_2$. Tokens over time:
+# A lookup costs nothing when it misses, and a model has an answer always.
+# So ask the lookup first: a **cascade**.
+# Let a share $h$ of the steps be the lookup's, with $T_1$ tokens at a price $\rho_1$ each,
+# and the others the model's, with $T_2$ at $\rho_2$.
+# Tokens over time:
 #
 # $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,\rho_1 + (1 - h)\,\rho_2},$$
 #
-# which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does. The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time, than the model's step (if the model does as well on the steps left to it as on all). **Any hit hides the model.** A lookup that fires on every comma takes the step away from a drafter that would have done better.
+# which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does.
+# The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time,
+# than the model's step (if the model does as well on the steps left to it as on all).
+# **Any hit hides the model.** A lookup
+# that fires on every comma takes the step away from a drafter that would have done better.
 #
-# **By hand.** $h = 0.4$; the model has $T_2 = 2$ at $\rho_2 = 1.6$, a rate of 1.25. Good hits, $T_1 = 2.5$ at $\rho_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone. Poor hits, $T_1 = 1.3$ at the same price: $(0.52 + 1.2)/1.46 = 1.18$, worse.
+# **By hand.** $h = 0.4$; the model has $T_2 = 2$ at $\rho_2 = 1.6$, a rate of 1.25.
+# Good hits, $T_1 = 2.5$ at $\rho_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone.
+# Poor hits, $T_1 = 1.3$ at the same price: $(0.52 + 1.2)/1.46 = 1.18$, worse.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -423,7 +479,9 @@ good, poor = (cascade_speedup(0.4, T_1, 1.25, 2.0, 1.6) for T_1 in (2.5, 1.3))
 print(f"good hits {good:.2f}, poor hits {poor:.2f}, no lookup {2.0 / 1.6:.2f}")
 
 # %% [markdown]
-# The knob is the shortest match that counts as a hit, `min_n`. Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it. All replayed; the third column is the worth of a hit, $T_1/\rho_1$:
+# The knob is the shortest match that counts as a hit, `min_n`.
+# Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it.
+# All replayed; the third column is the worth of a hit, $T_1/\rho_1$:
 
 # %%
 from specdec_core.drafters import Cascade, PromptLookup
@@ -450,7 +508,8 @@ columns = ["min_n", "share of hits", "T₁ / ρ₁", "lookup alone", f"{plainly(
 display(Markdown(markdown(table, columns)))
 
 # %% [markdown]
-# A cascade can be faster than *both methods alone* without leaving the formula: the lookup alone spends its misses on steps of one token, and the cascade gives those to the model.
+# A cascade can be faster than *both methods alone* without leaving the formula:
+# the lookup alone spends its misses on steps of one token, and the cascade gives those to the model.
 
 # %% jupyter={"source_hidden": true}
 best_n = max(cascades, key=lambda n: overall(cascades[n]))
@@ -465,12 +524,20 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# By name it is `cascade:first=prompt_lookup,second=eagle`, with default settings of both; in code any two drafters, as above. Both observe every step, so that the model has the whole text in its cache when it is asked again: it reads what it missed in one forward.
+# By name it is `cascade:first=prompt_lookup,second=eagle`, with default settings of both;
+# in code any two drafters, as above.
+# Both observe every step, so that the model has the whole text in its cache when it is asked again:
+# it reads what it missed in one forward.
 #
 # ## Drafting only when it pays
 #
-# The other remedy for a poor draft is not to make it. `Adaptive` keeps, for each place of the draft, a running mean of how often it was accepted lately; with $t(q)$ it computes for every length $m$ the rate $(1 + a(m))\,/\,(t(m + 1) + d(m))$ and takes the best, $m = 0$ among them. For a lookup that costs nothing to watch: the text that comes
-# anyway tells what a draft that was not made would have been worth. For a drafter that costs something, now and then a trial does. We give it suffix decoding, its default, and the trained drafter, whose $d$ is the time measured above:
+# The other remedy for a poor draft is not to make it.
+# `Adaptive` keeps, for each place of the draft, a running mean of how often it was accepted lately; with $t(q)$ it
+# computes for every length $m$ the rate $(1 + a(m))\,/\,(t(m + 1) + d(m))$ and takes the best, $m = 0$ among them.
+# For a lookup that costs nothing to watch:
+# the text that comes anyway tells what a draft that was not made would have been worth.
+# For a drafter that costs something, now and then a trial does.
+# We give it suffix decoding, its default, and the trained drafter, whose $d$ is the time measured above:
 
 # %%
 from specdec_core.drafters import Adaptive
@@ -498,11 +565,18 @@ for name in dict.fromkeys(name for name, _ in versions):
     print(f"{plainly(name)}: mean {plain_mean:.2f} as it is, {adapted:.2f} adaptive: {verdict} by choosing")
 
 # %% [markdown]
-# What it protects against is a task on which drafts fail for long; what it costs is the first steps of each kind, in which it has to find out. The answers here are short for that. Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
+# What it protects against is a task on which drafts fail for long;
+# what it costs is the first steps of each kind, in which it has to find out.
+# The answers here are short for that.
+# Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
 #
 # ## What a batch does to it
 #
-# Up to here one sequence had the machine to itself. A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$. Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/q^*)$, in units of the time to read the weights; $q^*$ is the row at which computing becomes the bottleneck. With τ tokens a step from $q$ rows and free drafts,
+# Up to here one sequence had the machine to itself.
+# A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$.
+# Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/q^*)$,
+# in units of the time to read the weights; $q^*$ is the row at which computing becomes the bottleneck.
+# With τ tokens a step from $q$ rows and free drafts,
 #
 # $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/q^*)}{\max(1, Bq/q^*)} = \begin{cases}\tau & B \le q^*/q \quad\text{(rows are free)}\\ \tau\, q^*/(Bq) & q^*/q \le B \le q^*\\ \tau/q & B \ge q^* \quad\text{(every row costs)}\end{cases}$$
 #
@@ -510,9 +584,15 @@ for name in dict.fromkeys(name for name, _ in versions):
 #
 # $$B^* = q^* \cdot \frac{\tau}{q}.$$
 #
-# For $\tau \le q$ always: a step cannot write more tokens than it has rows. So **on a busy enough machine every method loses**, whatever its acceptance, and what decides how long it holds is $\tau/q$, the tokens a *row* yields. Not τ. Long drafts and wide trees raise τ and lower $\tau/q$.
+# For $\tau \le q$ always: a step cannot write more tokens than it has rows.
+# So **on a busy enough machine every method loses**, whatever its acceptance,
+# and what decides how long it holds is $\tau/q$, the tokens a *row* yields.
+# Not τ.
+# Long drafts and wide trees raise τ and lower $\tau/q$.
 #
-# **By hand.** $q^* = 40$. A chain of 5 drafts with τ = 3: $q = 6$, $B^* = 20$. A tree of 60 nodes with τ = 4: $q = 61$, $B^* = 2.6$.
+# **By hand.** $q^* = 40$.
+# A chain of 5 drafts with τ = 3: $q = 6$, $B^* = 20$.
+# A tree of 60 nodes with τ = 4: $q = 61$, $B^* = 2.6$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -525,8 +605,12 @@ for name, one in two.items():
     print(f"{name}: B* = {40 * one.tau / one.rows[0]:4.1f}; speedup   {values}")
 
 # %% [markdown]
-# **Measured.** `costs.measure` has timed forwards in which several sequences, each with its own cache, share the rows: $t(q, B)$. The speedups are *predicted* from it, since the loop of this package decodes one sequence at a time. Sequences of a batch take different steps, so the rows of $B$ recorded steps, drawn at random, are added up. A drafter's model is run for the batch as well,
-# and we let it grow as the target's own one-row forward does, $d\,t(1, B)/t(1)$; searches are made one after the other, $B\,d$.
+# **Measured.** `costs.measure` has timed forwards in which several sequences,
+# each with its own cache, share the rows: $t(q, B)$.
+# The speedups are *predicted* from it, since the loop of this package decodes one sequence at a time.
+# Sequences of a batch take different steps, so the rows of $B$ recorded steps, drawn at random, are added up.
+# A drafter's model is run for the batch as well, and we let it grow as the target's own one-row forward does,
+# $d\,t(1, B)/t(1)$; searches are made one after the other, $B\,d$.
 
 # %%
 SIZES = [part.batch for part in costs.by_batch]
@@ -589,11 +673,17 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# Engines therefore let the length of a draft depend on the batch, or stop drafting above some load. If yours has no such switch, choose for the batch that it runs *most of the time*, not for the benchmark with one request.
+# Engines therefore let the length of a draft depend on the batch, or stop drafting above some load.
+# If yours has no such switch, choose for the batch that it runs *most of the time*,
+# not for the benchmark with one request.
 #
 # ## Choose yourself
 #
-# All of the above in one picture: a task, a batch, and the costs of a forward: measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$). Things to find out: which method wins on a GPU-like machine that loses here? Which winner changes first as the batch grows? On which task is no choice good?
+# All of the above in one picture: a task, a batch, and the costs of a forward:
+# measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$).
+# Things to find out: which method wins on a GPU-like machine that loses here?
+# Which winner changes first as the batch grows?
+# On which task is no choice good?
 
 # %%
 machines = {"measured here": costs}
@@ -603,7 +693,9 @@ choosing.chooser({task: {name: steps[name][task] for name in order} for task in 
 # %% [markdown]
 # ## The finalists, live
 #
-# A prediction chooses whom to race, and does not replace the race. The best model-free method, the best trained one and the better combination decode the eight prompts for real, in turns, each beginning at another place in the order from task to task (`specdec race` does the same and repeats it).
+# A prediction chooses whom to race, and does not replace the race.
+# The best model-free method, the best trained one and the better combination decode the eight prompts for real, in
+# turns, each beginning at another place in the order from task to task (`specdec race` does the same and repeats it).
 
 # %%
 from specdec_core.race.bench import rotated
@@ -639,7 +731,7 @@ for i, name in enumerate(chosen):
     at = np.arange(len(TASKS)) + 0.27 * (i - 1)
     axes.bar(at, list(measured[name].values()), width=0.25, label=plainly(name), **style.bar(i))
     axes.plot(at, list(predicted[name].values()), linestyle="none", marker="_", markersize=9, color="black",
-              markeredgewidth=2, label="predicted from its steps" if not i else None)  # fmt: skip
+              markeredgewidth=2, label="predicted from its steps" if not i else None)
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
 axes.set_xticks(range(len(TASKS)), [plainly(task).replace(" ", "\n") for task in TASKS])
 axes.set(ylabel="measured speedup")
@@ -662,9 +754,14 @@ won = f"{plainly(winner)} wins, {final[winner]:.2f}"
 print("Over these eight questions", won if final[winner] > 1 else "no finalist gains: decode without drafts")
 
 # %% [markdown]
-# One run each: a difference of a few per cent means nothing. Answers that are not token for token those of ordinary decoding parted from them at a near tie of two logits, which rounding decided (chapter 12).
+# One run each: a difference of a few per cent means nothing.
+# Answers that are not token for token those of ordinary decoding parted from them at a near tie of two logits,
+# which rounding decided (chapter 12).
 #
-# And was the *replay* the live run? The steps are the same as long as the answers are, with two exceptions: a trained drafter that reads states which were rounded in another forward may draft another token, at a near tie of its own; and a drafter that remembers the session may have seen another answer before.
+# And was the *replay* the live run?
+# The steps are the same as long as the answers are, with two exceptions:
+# a trained drafter that reads states which were rounded in another forward may draft another token,
+# at a near tie of its own; and a drafter that remembers the session may have seen another answer before.
 
 # %%
 def taken(trace):
@@ -673,7 +770,7 @@ def taken(trace):
 
 
 pairs = [(name, task) for name in chosen if name in traces
-         for task in TASKS if race[name, task].tokens == plain[task].tokens]  # fmt: skip
+         for task in TASKS if race[name, task].tokens == plain[task].tokens]
 equal = sum(taken(race[name, task].trace) == taken(traces[name][task]) for name, task in pairs)
 print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the steps of the replay.")
 
@@ -690,7 +787,8 @@ display(Markdown(
 # %% [markdown]
 # ## The same switches elsewhere
 #
-# What you have chosen here has to be said to an engine in its own words. The package writes them, from the sources and documentation of these releases:
+# What you have chosen here has to be said to an engine in its own words.
+# The package writes them, from the sources and documentation of these releases:
 
 # %%
 from specdec_core.race.serving import ENGINES, WHERE, switches
@@ -717,11 +815,14 @@ wanted = dict.fromkeys([chosen[0], *(trained and [max(trained, key=mean.__getite
 display(Markdown("\n".join(lines(name) for name in wanted)))
 
 # %% [markdown]
-# Versions are part of the answer: between two of them switches are renamed and methods dropped. The defaults differ, too; give the lengths. And an engine's *name* for a method does not say what it drafts: several have no tree, or one memory for all requests.
+# Versions are part of the answer: between two of them switches are renamed and methods dropped.
+# The defaults differ, too; give the lengths.
+# And an engine's *name* for a method does not say what it drafts: several have no tree, or one memory for all requests.
 #
 # ## What to record
 #
-# A choice is made once, the load changes every day. Four records tell whether it still holds, and each catches what the others do not.
+# A choice is made once, the load changes every day.
+# Four records tell whether it still holds, and each catches what the others do not.
 #
 # | record | catches | unseen without it |
 # |:--|:--|:--|
@@ -730,8 +831,14 @@ display(Markdown("\n".join(lines(name) for name in wanted)))
 # | end-to-end throughput, prompts included | what the user gets | decoding is not all: prompts have to be read |
 # | memory | caches and weights that took the place of sequences | a gain a request, a loss in requests at a time |
 #
-# **Why the distribution.** A chain cut to γ drafts keeps $\min(k, \gamma)$ of its $k$ accepted ones. So the shares $P(k \ge i)$ that were recorded with a long draft give τ for *every shorter one*: $\tau(\gamma) = 1 + \sum_{i \le \gamma} P(k \ge i)$. *By hand:* from the lengths 1, 1, 1, 9 a cut to two drafts leaves 1, 1, 1, 3, τ = 1.5; from 3, 3, 3, 3
-# it leaves all, τ = 3. One mean, two decisions. (If you record an acceptance rate beside it, divide by the tokens that were *tested*: those behind the first rejection were not.)
+# **Why the distribution.** A chain cut to γ drafts keeps $\min(k, \gamma)$ of its $k$ accepted ones.
+# So the shares $P(k \ge i)$ that were recorded with a long draft give τ for *every shorter one*:
+# $\tau(\gamma) = 1 + \sum_{i \le \gamma} P(k \ge i)$.
+# *By hand:* from the lengths 1, 1, 1, 9 a cut to two drafts leaves 1, 1, 1, 3, τ = 1.5;
+# from 3, 3, 3, 3 it leaves all, τ = 3.
+# One mean, two decisions.
+# (If you record an acceptance rate beside it, divide by the tokens that were *tested*:
+# those behind the first rejection were not.)
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -755,7 +862,7 @@ left_axes.axvline(np.mean(lengths), color="black", linestyle="--")
 left_axes.set(xlabel="tokens of a step", ylabel="share of the steps")
 left_axes.set_title(f"{plainly(chosen[0])}: τ = {np.mean(lengths):.2f} (dashed)")
 kinds = {"without a draft": [r for r, s in zip(rounds, live_steps) if not s.tree.size],
-         "with a draft": [r for r, s in zip(rounds, live_steps) if s.tree.size]}  # fmt: skip
+         "with a draft": [r for r, s in zip(rounds, live_steps) if s.tree.size]}
 for i, (kind, values) in enumerate(kinds.items()):
     look = style.line(i) | {"marker": ""}
     right_axes.plot(np.sort(values), np.linspace(0, 1, len(values)), label=kind, **look)
@@ -784,10 +891,15 @@ display(Markdown(
     f"- **throughput:** {speeds[0]:.1f} tokens/s in decoding, {speeds[1]:.1f} with the prompts\n"
     f"- **memory:** weights {weights / 1e6:.0f} MB, the cache as allocated {lm.cache_bytes() / 1e6:.1f} MB, "
     f"{a_token / 1e3:.1f} kB a token; the widest draft held {most} tokens, {most * a_token / 1e3:.0f} kB"
-))  # fmt: skip
+))
 
 # %% [markdown]
-# In production there is no baseline beside the method. But $t(1)$ was measured when the server started, and the records give the rest: speedup ≈ τ · $t(1)$ / mean time of a round. Checked against the race, which had its baseline, the estimate is off by as much as $t(1)$ has moved since then: renew it now and then. And the shares of the first record, put to use:
+# In production there is no baseline beside the method.
+# But $t(1)$ was measured when the server started, and the records give the rest:
+# speedup ≈ τ · $t(1)$ / mean time of a round.
+# Checked against the race, which had its baseline,
+# the estimate is off by as much as $t(1)$ has moved since then: renew it now and then.
+# And the shares of the first record, put to use:
 
 # %%
 from specdec_core.theory import best_gamma_measured
@@ -807,20 +919,36 @@ said = f"ask for {gamma}: {rate[gamma]:.2f}" if gamma != 10 else "ask for no oth
 print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); its own records {said}")
 
 # %% [markdown]
-# vLLM reports the mean of the first record as *mean acceptance length*, the bonus token included, and acceptance by position; the other three you keep yourself. Memory is the record that is forgotten: a draft model's cache and weights are taken from the room for sequences, and on a full server one sequence less may cost more than a draft brings.
+# vLLM reports the mean of the first record as *mean acceptance length*,
+# the bonus token included, and acceptance by position; the other three you keep yourself.
+# Memory is the record that is forgotten: a draft model's cache and weights are taken from the room for sequences,
+# and on a full server one sequence less may cost more than a draft brings.
 #
 # ## A procedure
 #
-# 1. **Collect prompts of yours**, fifty or so, as they come: `{"id": ..., "task": ..., "turns": [...]}`, one a line. No benchmark stands in for them.
-# 2. **Measure the machine:** `specdec costs --batches 1,4,16` prints $t(q, B)$. If $t(5)$ is 1.5 $t(1)$ at the batch that you serve, drafts of four tokens must bring half a token each step to break even. If nothing plausible does, stop here.
-# 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`. It races all methods that can run, halves the field twice, varies the length of the drafts that are left, and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
-# 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying. That number is your alarm.
-# 5. **Do the answers repeat their input, or one another?** If so try `suffix_decoding` and a cascade before any training. If not, a trained drafter is what is left; compute $(\gamma + 1)/\rho$ first.
-# 6. **Batch.** Its table has τ as *tokens/call*; $q$ is 1 + hit rate × length of the draft. The gain ends near $q^*\tau/q$, with $q^*$ from step 2.
+# 1. **Collect prompts of yours**, fifty or so, as they come: `{"id": ..., "task": ..., "turns": [...]}`, one a line.
+#    No benchmark stands in for them.
+# 2. **Measure the machine:** `specdec costs --batches 1,4,16` prints $t(q, B)$.
+#    If $t(5)$ is 1.5 $t(1)$ at the batch that you serve,
+#    drafts of four tokens must bring half a token each step to break even.
+#    If nothing plausible does, stop here.
+# 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`.
+#    It races all methods that can run, halves the field twice, varies the length of the drafts that are left,
+#    and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
+# 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying.
+#    That number is your alarm.
+# 5. **Do the answers repeat their input,
+#    or one another?** If so try `suffix_decoding` and a cascade before any training.
+#    If not, a trained drafter is what is left; compute $(\gamma + 1)/\rho$ first.
+# 6. **Batch.** Its table has τ as *tokens/call*; $q$ is 1 + hit rate × length of the draft.
+#    The gain ends near $q^*\tau/q$, with $q^*$ from step 2.
 # 7. **Move it to your engine** with the lines that it prints, and measure again there.
 # 8. **Record** the four things, and repeat 3 when the first record moves.
 #
-# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter. (A pass for which the time is too short is left out; the next may still run. And in answers this short their end matters: draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
+# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter.
+# (A pass for which the time is too short is left out; the next may still run.
+# And in answers this short their end matters:
+# draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
 
 # %%
 from specdec_core.race.advice import COLUMNS, paragraph
@@ -830,38 +958,60 @@ from specdec_core.race.recommend import recommend
 names = ["prompt_lookup", *([name for name in chosen if name in trained] or ["suffix_decoding"])]
 advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 500 * costs.t(1)),
                    names=names, max_new_tokens=32, stop_ids=loaded.stop_ids,
-                   weights_hash=lambda: loaded.weights_hash, progress=False)  # fmt: skip
+                   weights_hash=lambda: loaded.weights_hash, progress=False)
 display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))
 
 # %% [markdown]
 # ## Pitfalls
 #
-# - **Choosing by τ.** It leaves out the price. Choosing by acceptance rate leaves out the length as well.
-# - **Choosing on one question.** Rates of one question are not those of the next (chapter 10); the number that made a choice looks better than it will be, because it was chosen.
-# - **A loop as evidence.** An answer that repeats itself is predicted by everything (chapter 00). Read the answers.
+# - **Choosing by τ.** It leaves out the price.
+#   Choosing by acceptance rate leaves out the length as well.
+# - **Choosing on one question.** Rates of one question are not those of the next (chapter 10);
+#   the number that made a choice looks better than it will be, because it was chosen.
+# - **A loop as evidence.** An answer that repeats itself is predicted by everything (chapter 00).
+#   Read the answers.
 # - **A benchmark at batch 1 for a server.** What pays for one request may cost at sixteen.
 # - **A baseline from another engine.** Compare with autoregressive decoding in the *same* loop, warm, in turns.
-# - **A lookup in front of a model, unmeasured.** Each of its hits takes a step from the model. Sweep `min_n` on your prompts, and compare with both parts alone.
+# - **A lookup in front of a model, unmeasured.** Each of its hits takes a step from the model.
+#   Sweep `min_n` on your prompts, and compare with both parts alone.
 # - **Forgetting what training costs,** and that it has to be repeated with every new target.
 # - **Settings of another machine.** Sixty nodes are right where rows are free.
 #
 # ## Summary
 #
-# - Speedup is $\tau/\rho$: tokens a step over the price of a step. Rankings by τ and by speed differ.
-# - On recorded answers with recorded states all methods but Jacobi and lookahead can be replayed; race the finalists only.
-# - Model-free methods depend on the text, trained ones on their training and on the price of their draft. $(\gamma + 1)/\rho$ bounds what training can bring.
-# - A cascade lies between its two kinds of steps. It needs a first drafter whose hits are good.
+# - Speedup is $\tau/\rho$: tokens a step over the price of a step.
+#   Rankings by τ and by speed differ.
+# - On recorded answers with recorded states all methods but Jacobi and lookahead can be replayed;
+#   race the finalists only.
+# - Model-free methods depend on the text, trained ones on their training and on the price of their draft.
+#   $(\gamma + 1)/\rho$ bounds what training can bring.
+# - A cascade lies between its two kinds of steps.
+#   It needs a first drafter whose hits are good.
 # - Adaptive drafting bounds the loss on text where drafts fail.
 # - In a batch the gain ends near $B^* = q^*\tau/q$: tokens a *row* decide.
 # - Record the distribution of tokens a step, the time of a round, throughput and memory.
 #
-# **Can you answer these?** Method X has τ = 2.4 and $\rho = 1.9$, method Y τ = 1.5 and $\rho = 1.1$: which is faster? (Y: 1.36 against 1.26.) $q^* = 100$; a tree of 24 nodes has τ = 2.5. Up to which batch does it pay? ($B^* = 100 \cdot 2.5/25 = 10$.) A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5. Should the lookup come first?
-# (No: 1.04 is less than 1.33; raise `min_n`.) You have recorded that steps write 1, 1, 1 and 9 tokens in turn; should the draft be cut to two? (Only if a row costs much: it lowers τ from 3 to 1.5.)
+# **Can you answer these?** Method X has τ = 2.4 and $\rho = 1.9$, method Y τ = 1.5 and $\rho = 1.1$: which is faster?
+# (Y: 1.36 against 1.26.)
+# $q^* = 100$; a tree of 24 nodes has τ = 2.5.
+# Up to which batch does it pay?
+# ($B^* = 100 \cdot 2.5/25 = 10$.)
+# A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5.
+# Should the lookup come first?
+# (No: 1.04 is less than 1.33; raise `min_n`.)
+# You have recorded that steps write 1, 1, 1 and 9 tokens in turn; should the draft be cut to two?
+# (Only if a row costs much: it lowers τ from 3 to 1.5.)
 #
 # ## Further reading
 #
-# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851), with Spec-Bench: many methods on one machine, batch 1
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): section 3 on cost and length
-# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): the size of a tree chosen by the measured cost of a forward
-# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102): where batches become compute-bound
-# - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): a lookup that falls back to a trained drafter
+# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference:
+#   A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024,
+#   [arXiv:2401.07851](https://arxiv.org/abs/2401.07851), with Spec-Bench: many methods on one machine, batch 1
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192): section 3 on cost and length
+# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024,
+#   [arXiv:2402.12374](https://arxiv.org/abs/2402.12374): the size of a tree chosen by the measured cost of a forward
+# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023,
+#   [arXiv:2211.05102](https://arxiv.org/abs/2211.05102): where batches become compute-bound
+# - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025,
+#   [arXiv:2411.04975](https://arxiv.org/abs/2411.04975): a lookup that falls back to a trained drafter

@@ -17,8 +17,10 @@
 # %% [markdown]
 # # Appendix
 #
-# Four lists to look things up in: the **glossary** with the Chinese terms of the notes, the **symbols** with the names that each paper gives them, the **errata** of the notes, and the **bibliography**.
-# The numbers in the errata are computed here, by the formulas of the chapters; where a claim needed a run, the entry names the chapter and the section with the run.
+# Four lists to look things up in: the **glossary** with the Chinese terms of the notes,
+# the **symbols** with the names that each paper gives them, the **errata** of the notes, and the **bibliography**.
+# The numbers in the errata are computed here, by the formulas of the chapters;
+# where a claim needed a run, the entry names the chapter and the section with the run.
 #
 # **Time:** no model is loaded; the cells take seconds.
 
@@ -47,7 +49,8 @@ from specdec_core import theory
 # %% [markdown]
 # ## Glossary
 #
-# The last column is the chapter that defines the term. Where the notes use two Chinese words, both are given; where they leave the English word, so does the table.
+# The last column is the chapter that defines the term.
+# Where the notes use two Chinese words, both are given; where they leave the English word, so does the table.
 #
 # ### Decoding and its cost
 #
@@ -149,8 +152,14 @@ from specdec_core import theory
 #
 # ## Symbols
 #
-# The symbols of the book, $q$ with two meanings: a law, and in $t(q)$ a number of rows. A few letters serve a single chapter for something else as well and are defined there ($B$ in 00, $r$ in 05, $f$ in 06, $b$, $d$, $f$, $m$, $r$ in 12). The other columns give each paper's name for it: Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)), Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)), Fu and others for lookahead
-# ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)), and software. **Careful:** Chen and others call the target $q$ and the draft $p$.
+# The symbols of the book, $q$ with two meanings: a law, and in $t(q)$ a number of rows.
+# A few letters serve a single chapter for something else as well and are defined there
+# ($B$ in 00, $r$ in 05, $f$ in 06, $b$, $d$, $f$, $m$, $r$ in 12).
+# The other columns give each paper's name for it:
+# Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)),
+# Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)),
+# Fu and others for lookahead ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057)), and software.
+# **Careful:** Chen and others call the target $q$ and the draft $p$.
 #
 # | here | in code | meaning | Leviathan | Chen | Fu | elsewhere |
 # |:--|:--|:--|:--|:--|:--|:--|
@@ -179,11 +188,16 @@ from specdec_core import theory
 # | $m$, $y^t$ | | tokens of an answer; the guess after $t$ Jacobi rounds | | | $m$, $\mathbf y^t$ | |
 # | $V$, $D$ | | size of the vocabulary; width of a hidden state | | | | |
 #
-# Two conventions decide most disagreements between published numbers. *Tokens a step* counts the bonus or correction, *accepted tokens* does not. *Acceptance rate* is accepted over **tested** tokens: those behind the first rejection were never tested.
+# Two conventions decide most disagreements between published numbers.
+# *Tokens a step* counts the bonus or correction, *accepted tokens* does not.
+# *Acceptance rate* is accepted over **tested** tokens: those behind the first rejection were never tested.
 #
 # ## Errata of the notes
 #
-# The book grew out of four Chinese notes (listed at the end). Below is what did not survive a derivation or a run, with what decides it; the chapters have it in boxes *The notes say …*. Where a claim holds after all, or holds with a condition, the last list says so.
+# The book grew out of four Chinese notes (listed at the end).
+# Below is what did not survive a derivation or a run, with what decides it;
+# the chapters have it in boxes *The notes say …*.
+# Where a claim holds after all, or holds with a condition, the last list says so.
 #
 # ### Counting tokens
 
@@ -203,11 +217,23 @@ display(Markdown(
 # %% [markdown]
 # ### Rejection sampling and greedy checking
 #
-# - **After a rejection the target's law at that place cannot be used, since its logits are off** (short introduction). The law is exactly right. It cannot be used again because the accepted drafts have paid out part of it. [01](01_rejection_sampling.ipynb), *The two denominators*.
-# - **Greedy checking compares strings, so any LLM API will do** (short introduction). It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call, which a text-in, text-out completion does not return; and strings do not say how they were cut into tokens.
+# - **After a rejection the target's law at that place cannot be used, since its logits are off** (short introduction).
+#   The law is exactly right.
+#   It cannot be used again because the accepted drafts have paid out part of it.
+#   [01](01_rejection_sampling.ipynb), *The two denominators*.
+# - **Greedy checking compares strings, so any LLM API will do** (short introduction).
+#   It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call,
+#   which a text-in, text-out completion does not return; and strings do not say how they were cut into tokens.
 #   [01](01_rejection_sampling.ipynb), *Is a text-only API enough?*.
-# - **The loop of the short introduction**, which itself warns of its boundary conditions. Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places $i \dots i + n - 1$, and the last of them gives the bonus (the sentence above the loop has $n$ drafts). Four things do not. The draft's laws, which the test needs, are never stored; an empty text
-#   has no row for its first place; nothing stops the last step or heeds a stop token; and the loop sets `i` in the body of a `for`, where the next turn overwrites it. Run so, it has the right law and one target call a token. [02](02_draft_models.ipynb), *Off by one*.
+# - **The loop of the short introduction**, which itself warns of its boundary conditions.
+#   Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places
+#   $i \dots i + n - 1$, and the last of them gives the bonus (the sentence above the loop has $n$ drafts).
+#   Four things do not.
+#   The draft's laws, which the test needs, are never stored;
+#   an empty text has no row for its first place; nothing stops the last step or heeds a stop token;
+#   and the loop sets `i` in the body of a `for`, where the next turn overwrites it.
+#   Run so, it has the right law and one target call a token.
+#   [02](02_draft_models.ipynb), *Off by one*.
 #
 # ### Medusa and EAGLE
 
@@ -230,9 +256,19 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# - **EAGLE starts from features of an intermediate layer** (five routes). From the last hidden state, which the vocabulary projection turns into logits; the paper's "second-to-top-layer" counts that projection as the top. Layers from the middle are read by EAGLE-3. [04](04_eagle.ipynb), *Continue states, not tokens*.
-# - **EAGLE adds a prediction tree to what Medusa does** (short introduction), and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table). Both draft trees, from their first papers on. [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
-# - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context** (model-free chapter, section 11). It depends on target, training, depth, temperature and text; measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
+# - **EAGLE starts from features of an intermediate layer** (five routes).
+#   From the last hidden state, which the vocabulary projection turns into logits;
+#   the paper's "second-to-top-layer" counts that projection as the top.
+#   Layers from the middle are read by EAGLE-3.
+#   [04](04_eagle.ipynb), *Continue states, not tokens*.
+# - **EAGLE adds a prediction tree to what Medusa does** (short introduction),
+#   and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table).
+#   Both draft trees, from their first papers on.
+#   [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
+# - **The acceptance rate of trained drafters is stable,
+#   EAGLE's about 0.8, in any context** (model-free chapter, section 11).
+#   It depends on target, training, depth, temperature and text;
+#   measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
 #
 # ### Prompt lookup and the hit-rate model
 
@@ -256,14 +292,31 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# - **Summaries, code and translation have an α of 0.8 to 0.9** (sections 4.2, 8.1 and 11). A translation shares names and numbers with its source, not words. Which of the four tasks reaches 0.8 in a run, read in three ways: [10](10_hit_rate.ipynb), *Is translation repetitive?*. τ of these tasks and of the two turns of a chat: [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
-# - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1). The documentation of 0.5 and 0.6 has it; now it is `speculative_config={"method": "ngram", ...}`. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
+# - **Summaries, code and translation have an α of 0.8 to 0.9** (sections 4.2, 8.1 and 11).
+#   A translation shares names and numbers with its source, not words.
+#   Which of the four tasks reaches 0.8 in a run, read in three ways:
+#   [10](10_hit_rate.ipynb), *Is translation repetitive?*.
+#   τ of these tasks and of the two turns of a chat:
+#   [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
+# - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1).
+#   The documentation of 0.5 and 0.6 has it; now it is `speculative_config={"method": "ngram", ...}`.
+#   [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
 #
 # ### Jacobi decoding
 #
-# - **Later rounds overwrite tokens that are right and in place** (model-free chapter, section 5.2; lookahead article). Never a settled one: with $k$ right tokens from the left, the next round has at least $k + 1$. Overwritten are tokens beyond the first error. [06](06_jacobi.ipynb), *At most m rounds*.
-# - **Of two adjacent rounds the suffix of the earlier is the prefix of the later** (lookahead article). They share no tokens in general; each token of the later *continues* the earlier's tokens to its left. So the pair of the article's own example, *Paris* and the comma, stands at two neighboring places, not at "the same relative place". [06](06_jacobi.ipynb), *The 2-gram hidden between two rounds*.
-# - **(on, a, rug) → (on, the, mat) yields (on, the), (the, mat) and (on, the, mat)** (model-free chapter, section 9). The pairs go from one round to the next, one place to the right; the same section of chapter 06 derives it and runs the example. Here they are, and what the note's second step makes of them:
+# - **Later rounds overwrite tokens that are right and in place** (model-free chapter, section 5.2; lookahead article).
+#   Never a settled one: with $k$ right tokens from the left, the next round has at least $k + 1$.
+#   Overwritten are tokens beyond the first error.
+#   [06](06_jacobi.ipynb), *At most m rounds*.
+# - **Of two adjacent rounds the suffix of the earlier is the prefix of the later** (lookahead article).
+#   They share no tokens in general; each token of the later *continues* the earlier's tokens to its left.
+#   So the pair of the article's own example, *Paris* and the comma,
+#   stands at two neighboring places, not at "the same relative place".
+#   [06](06_jacobi.ipynb), *The 2-gram hidden between two rounds*.
+# - **(on, a, rug) → (on, the, mat) yields (on, the), (the, mat) and (on, the, mat)** (model-free chapter, section 9).
+#   The pairs go from one round to the next, one place to the right;
+#   the same section of chapter 06 derives it and runs the example.
+#   Here they are, and what the note's second step makes of them:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -279,7 +332,11 @@ print(f"the text ends with {text[-1]!r}, not 'sat'")
 print("pairs that begin with 'sat':", *(f"({a}, {b})" for a, b in pairs if a == "sat"))
 
 # %% [markdown]
-# A 3-gram takes three rounds, so there is none yet. And the second step of that example does not happen: after round 1 of Jacobi's iteration the last token is *the*; in lookahead decoding, where a step without candidates emits its one new token, it is *on*, and the pool holds a pair for it. It even holds one for *sat*.
+# A 3-gram takes three rounds, so there is none yet.
+# And the second step of that example does not happen:
+# after round 1 of Jacobi's iteration the last token is *the*; in lookahead decoding,
+# where a step without candidates emits its one new token, it is *on*, and the pool holds a pair for it.
+# It even holds one for *sat*.
 #
 # ### Lookahead decoding
 
@@ -316,35 +373,68 @@ display(Markdown(
 # %% [markdown]
 # ### Losslessness
 #
-# - **Jacobi decoding ends at exactly the autoregressive tokens; model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11). In law, and for real numbers. On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn: in
-#   bfloat16 by orders of magnitude more often than in float32. [12](12_lossless.ipynb), *First divergences*.
-# - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2). Losslessness predicts them; lossy methods can have them too, by an example of two answers. [12](12_lossless.ipynb), *Quality beside identity*.
+# - **Jacobi decoding ends at exactly the autoregressive tokens;
+#   model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11).
+#   In law, and for real numbers.
+#   On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn:
+#   in bfloat16 by orders of magnitude more often than in float32.
+#   [12](12_lossless.ipynb), *First divergences*.
+# - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2).
+#   Losslessness predicts them; lossy methods can have them too, by an example of two answers.
+#   [12](12_lossless.ipynb), *Quality beside identity*.
 #
 # ### Choosing
 #
-# - **Model-free methods for repetitive tasks, trained ones for free text because their acceptance is stable** (model-free chapter, section 11). Fair as a first guess; it leaves out the price of a step. A trained drafter's acceptance depends on the text as well, and pays for a draft in every step. Compared by task in
-#   [11](11_choosing.ipynb), *Model-free against trained*.
-# - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3). Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for. The combination gains where a hit brings more tokens in its time than a step of the other drafter. [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
-# - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end). All of them trade idle arithmetic for steps, and a batch takes it from all. On a roofline whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$: the tokens that a row yields decide, whoever drafts. [11](11_choosing.ipynb), *What a batch does to it*.
+# - **Model-free methods for repetitive tasks,
+#   trained ones for free text because their acceptance is stable** (model-free chapter, section 11).
+#   Fair as a first guess; it leaves out the price of a step.
+#   A trained drafter's acceptance depends on the text as well, and pays for a draft in every step.
+#   Compared by task in [11](11_choosing.ipynb), *Model-free against trained*.
+# - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3).
+#   Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for.
+#   The combination gains where a hit brings more tokens in its time than a step of the other drafter.
+#   [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
+# - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end).
+#   All of them trade idle arithmetic for steps, and a batch takes it from all.
+#   On a roofline whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$:
+#   the tokens that a row yields decide, whoever drafts.
+#   [11](11_choosing.ipynb), *What a batch does to it*.
 #
 # ### References
 #
-# - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"** (model-free chapter). It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057), *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*. No list of references outside that series of notes was found
-#   that gives the other number to this paper.
-# - **The paper's title trades log(FLOPs) of a step for steps** (lookahead article). Its abstract does; the title is the one above.
-# - **Parallel solving of nonlinear equations (Song and others) is of ICLR 2021** (lookahead article). Of ICML 2021: [arXiv:2002.03629](https://arxiv.org/abs/2002.03629).
+# - **Lookahead decoding is arXiv:2307.09991 or 2402.02057,
+#   "Breaking the Sequential Dependency …"** (model-free chapter).
+#   It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057),
+#   *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*.
+#   No list of references outside that series of notes was found that gives the other number to this paper.
+# - **The paper's title trades log(FLOPs) of a step for steps** (lookahead article).
+#   Its abstract does; the title is the one above.
+# - **Parallel solving of nonlinear equations (Song and others) is of ICLR 2021** (lookahead article).
+#   Of ICML 2021: [arXiv:2002.03629](https://arxiv.org/abs/2002.03629).
 #
 # ### What holds, or holds with a condition
 #
-# - MTP needs a model that brings its modules and was trained with them (five routes): as published, yes. To draft, a module can also be trained afterwards, beside a frozen model. [03](03_mtp_medusa.ipynb), *Heads on one state*.
-# - Of Medusa's two kinds of acceptance only one keeps the target's law. How far the other is from it: [03](03_mtp_medusa.ipynb), *Typical acceptance is not lossless*.
-# - The two denominators of the residual law are equal, if both laws are whole. [01](01_rejection_sampling.ipynb), *The two denominators*.
-# - REST corrects a rejected place by rejection sampling: yes, if every rejection among siblings changes the law that the next is tested against. [08](08_rest.ipynb), *Why it is lossless*.
-# - Retrieval takes less than 6 % of the time: a share depends on its other half, the forward. Measured in [08](08_rest.ipynb), *On the clock*.
-# - Suffix decoding is a better n-gram method with the session for a memory: the memory is what counts. Measured in [09](09_suffix_decoding.ipynb), *Three sessions*.
-# - Long drafts, large batches and complex trees need not be faster, and four things should be recorded (five routes): yes; its table of situations says what is possible, not what is fastest. [11](11_choosing.ipynb), *The finalists, live*.
-# - An n-gram method cuts text into a dictionary: one implementation of several. [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
-# - At $T = 1$ fewer drafts are accepted than at $T = 0$ (lookahead article): for prompt lookup, measured in [12](12_lossless.ipynb), *Quality beside identity*.
+# - MTP needs a model that brings its modules and was trained with them (five routes): as published, yes.
+#   To draft, a module can also be trained afterwards, beside a frozen model.
+#   [03](03_mtp_medusa.ipynb), *Heads on one state*.
+# - Of Medusa's two kinds of acceptance only one keeps the target's law.
+#   How far the other is from it: [03](03_mtp_medusa.ipynb), *Typical acceptance is not lossless*.
+# - The two denominators of the residual law are equal, if both laws are whole.
+#   [01](01_rejection_sampling.ipynb), *The two denominators*.
+# - REST corrects a rejected place by rejection sampling:
+#   yes, if every rejection among siblings changes the law that the next is tested against.
+#   [08](08_rest.ipynb), *Why it is lossless*.
+# - Retrieval takes less than 6 % of the time: a share depends on its other half, the forward.
+#   Measured in [08](08_rest.ipynb), *On the clock*.
+# - Suffix decoding is a better n-gram method with the session for a memory: the memory is what counts.
+#   Measured in [09](09_suffix_decoding.ipynb), *Three sessions*.
+# - Long drafts, large batches and complex trees need not be faster, and four things should be recorded (five routes):
+#   yes; its table of situations says what is possible, not what is fastest.
+#   [11](11_choosing.ipynb), *The finalists, live*.
+# - An n-gram method cuts text into a dictionary: one implementation of several.
+#   [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
+# - At $T = 1$ fewer drafts are accepted than at $T = 0$ (lookahead article):
+#   for prompt lookup, measured in [12](12_lossless.ipynb), *Quality beside identity*.
 # - A step outputs 3.36 tokens and accepts 2.36 at α = 0.8, γ = 4 (five routes): both right, computed above.
 
 # %%
@@ -364,54 +454,89 @@ print("rows a step for W = 15, 10, 7:     ", *rows)
 #
 # ### Checking and several drafts
 #
-# - M. Stern, N. Shazeer, J. Uszkoreit, *Blockwise Parallel Decoding for Deep Autoregressive Models*, NeurIPS 2018, [arXiv:1811.03115](https://arxiv.org/abs/1811.03115)
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192)
-# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318)
-# - X. Miao and others, *SpecInfer: Accelerating Generative Large Language Model Serving with Tree-based Speculative Inference and Verification*, ASPLOS 2024, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781)
-# - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*, NeurIPS 2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141)
-# - W. Jeon and others, *Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement*, 2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160)
-# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*, 2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374)
-# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851)
+# - M. Stern, N. Shazeer, J. Uszkoreit, *Blockwise Parallel Decoding for Deep Autoregressive Models*,
+#   NeurIPS 2018, [arXiv:1811.03115](https://arxiv.org/abs/1811.03115)
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192)
+# - C. Chen and others, *Accelerating Large Language Model Decoding with Speculative Sampling*,
+#   2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318)
+# - X. Miao and others, *SpecInfer: Accelerating Generative Large Language Model Serving with Tree-based
+#   Speculative Inference and Verification*, ASPLOS 2024, [arXiv:2305.09781](https://arxiv.org/abs/2305.09781)
+# - Z. Sun and others, *SpecTr: Fast Speculative Decoding via Optimal Transport*,
+#   NeurIPS 2023, [arXiv:2310.15141](https://arxiv.org/abs/2310.15141)
+# - W. Jeon and others, *Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement*,
+#   2024, [arXiv:2402.14160](https://arxiv.org/abs/2402.14160)
+# - Z. Chen and others, *Sequoia: Scalable, Robust, and Hardware-aware Speculative Decoding*,
+#   2024, [arXiv:2402.12374](https://arxiv.org/abs/2402.12374)
+# - H. Xia and others, *Unlocking Efficiency in Large Language Model Inference: A Comprehensive Survey
+#   of Speculative Decoding*, Findings of ACL 2024, [arXiv:2401.07851](https://arxiv.org/abs/2401.07851)
 #
 # ### Trained drafters
 #
-# - F. Gloeckle and others, *Better & Faster Large Language Models via Multi-token Prediction*, 2024, [arXiv:2404.19737](https://arxiv.org/abs/2404.19737)
+# - F. Gloeckle and others, *Better & Faster Large Language Models via Multi-token Prediction*,
+#   2024, [arXiv:2404.19737](https://arxiv.org/abs/2404.19737)
 # - DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024, [arXiv:2412.19437](https://arxiv.org/abs/2412.19437)
-# - T. Cai and others, *Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads*, ICML 2024, [arXiv:2401.10774](https://arxiv.org/abs/2401.10774)
-# - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*, ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
-# - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*, EMNLP 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858)
-# - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*, NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
-# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*, ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766)
-# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*, 2024, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)
-# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*, 2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
-# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*, ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461)
-# - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
+# - T. Cai and others, *Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads*,
+#   ICML 2024, [arXiv:2401.10774](https://arxiv.org/abs/2401.10774)
+# - Y. Li and others, *EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty*,
+#   ICML 2024, [arXiv:2401.15077](https://arxiv.org/abs/2401.15077)
+# - Y. Li and others, *EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees*,
+#   EMNLP 2024, [arXiv:2406.16858](https://arxiv.org/abs/2406.16858)
+# - Y. Li and others, *EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test*,
+#   NeurIPS 2025, [arXiv:2503.01840](https://arxiv.org/abs/2503.01840)
+# - L. Zhang and others, *Learning Harmonized Representations for Speculative Sampling*,
+#   ICLR 2025, [arXiv:2408.15766](https://arxiv.org/abs/2408.15766)
+# - Z. Xu and others, *Magpie: Alignment Data Synthesis from Scratch by Prompting Aligned LLMs with Nothing*,
+#   2024, [arXiv:2406.08464](https://arxiv.org/abs/2406.08464)
+# - G. Hinton, O. Vinyals, J. Dean, *Distilling the Knowledge in a Neural Network*,
+#   2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
+# - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*,
+#   ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461)
+# - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked
+#   Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
 #
 # ### Drafters without a model
 #
-# - A. Saxena, *Prompt Lookup Decoding*, 2023, [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
-# - N. Yang and others, *Inference with Reference: Lossless Acceleration of Large Language Models*, 2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487)
-# - Y. Song and others, *Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving*, ICML 2021, [arXiv:2002.03629](https://arxiv.org/abs/2002.03629)
-# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*, ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
-# - S. Kou and others, *CLLMs: Consistency Large Language Models*, ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835)
-# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*, ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057)
-# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST: Retrieval-Based Speculative Decoding*, NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252)
-# - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*, 2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678)
-# - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172)
-# - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*, NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975)
+# - A. Saxena, *Prompt Lookup Decoding*, 2023,
+#   [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
+# - N. Yang and others, *Inference with Reference:
+#   Lossless Acceleration of Large Language Models*, 2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487)
+# - Y. Song and others, *Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving*,
+#   ICML 2021, [arXiv:2002.03629](https://arxiv.org/abs/2002.03629)
+# - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*,
+#   ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
+# - S. Kou and others, *CLLMs:
+#   Consistency Large Language Models*, ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835)
+# - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*,
+#   ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057)
+# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST:
+#   Retrieval-Based Speculative Decoding*, NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252)
+# - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*,
+#   2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678)
+# - U. Khandelwal and others, *Generalization through Memorization:
+#   Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172)
+# - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*,
+#   NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975)
 #
 # ### Models and machines
 #
-# - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, NeurIPS 2022, [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
-# - R. Pope and others, *Efficiently Scaling Transformer Inference*, MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
-# - J. Yuan and others, *Understanding and Mitigating Numerical Sources of Nondeterminism in LLM Inference*, NeurIPS 2025, [arXiv:2506.09501](https://arxiv.org/abs/2506.09501)
-# - H. He and Thinking Machines Lab, *Defeating Nondeterminism in LLM Inference*, 2025, [thinkingmachines.ai](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)
-# - C.-Y. Lin, *ROUGE: A Package for Automatic Evaluation of Summaries*, 2004, [aclanthology.org/W04-1013](https://aclanthology.org/W04-1013/)
+# - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*,
+#   NeurIPS 2022, [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)
+# - R. Pope and others, *Efficiently Scaling Transformer Inference*,
+#   MLSys 2023, [arXiv:2211.05102](https://arxiv.org/abs/2211.05102)
+# - J. Yuan and others, *Understanding and Mitigating Numerical Sources of Nondeterminism in LLM Inference*,
+#   NeurIPS 2025, [arXiv:2506.09501](https://arxiv.org/abs/2506.09501)
+# - H. He and Thinking Machines Lab, *Defeating Nondeterminism in LLM Inference*, 2025,
+#   [thinkingmachines.ai](https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)
+# - C.-Y. Lin, *ROUGE: A Package for Automatic Evaluation of Summaries*,
+#   2004, [aclanthology.org/W04-1013](https://aclanthology.org/W04-1013/)
 # - L. Ben Allal and others, *SmolLM2: When Smol Goes Big*, 2025, [arXiv:2502.02737](https://arxiv.org/abs/2502.02737)
 #
 # ### The notes
 #
-# - *Model-free chapter*: LLM 推测解码精读笔记 · 05 n-gram / 检索式与无模型路线, chapter 5 of a series of reading notes
+# - *Model-free chapter*:
+#   LLM 推测解码精读笔记 · 05 n-gram / 检索式与无模型路线, chapter 5 of a series of reading notes
 # - *A short introduction*: 简要介绍投机解码的原理, a post without a title
-# - *Lookahead article*: 平昊阳, Lookahead Decoding 完全拆解, 2026, [pinghaoyang.com.cn](https://pinghaoyang.com.cn/articles/insights/posts/lookahead-decoding-jacobi/)
+# - *Lookahead article*: 平昊阳, Lookahead Decoding 完全拆解, 2026,
+#   [pinghaoyang.com.cn](https://pinghaoyang.com.cn/articles/insights/posts/lookahead-decoding-jacobi/)
 # - *Five routes*: 投机解码的五条路线:从小模型到 Prompt Lookup, a post

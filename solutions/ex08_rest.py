@@ -16,10 +16,13 @@
 # %% [markdown]
 # # Exercises 08 · REST
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [08 · REST](../chapters/08_rest.ipynb). A corpus is a list of token ids; a few dozen tokens are enough to get everything wrong that can be.
+# The chapter is [08 · REST](../chapters/08_rest.ipynb).
+# A corpus is a list of token ids; a few dozen tokens are enough to get everything wrong that can be.
 
 # %%
 import numpy as np
@@ -33,10 +36,12 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 5
 #
-# Return the places at which the suffixes of `tokens` begin, in the order of the sorted suffixes. (Comparing whole suffixes is slow for a corpus, and right; the package uses a library.)
+# Return the places at which the suffixes of `tokens` begin, in the order of the sorted suffixes.
+# (Comparing whole suffixes is slow for a corpus, and right; the package uses a library.)
 #
 # hint:
-# Python compares two lists token by token, and a list that ends comes before one that goes on: the order of a dictionary.
+# Python compares two lists token by token, and a list that ends comes before one that goes on:
+# the order of a dictionary.
 #
 # hint:
 # ```
@@ -61,11 +66,16 @@ check("08.1", suffix_array)
 # difficulty: 3
 # minutes: 12
 #
-# `order` is the suffix array of `tokens`. The suffixes that begin with `pattern` are neighbours in it: `order[lo:hi]`. Return `(lo, hi)`, and `(0, 0)` if there is none. Bisection takes a number of comparisons that
-# grows with the logarithm of the corpus; the check counts none, but try it.
+# `order` is the suffix array of `tokens`.
+# The suffixes that begin with `pattern` are neighbours in it: `order[lo:hi]`.
+# Return `(lo, hi)`, and `(0, 0)` if there is none.
+# Bisection takes a number of comparisons that grows with the logarithm of the corpus;
+# the check counts none, but try it.
 #
 # hint:
-# Compare the pattern with only as many tokens of a suffix as the pattern has. Where do the suffixes stop being smaller than it? Where do they begin to be larger?
+# Compare the pattern with only as many tokens of a suffix as the pattern has.
+# Where do the suffixes stop being smaller than it?
+# Where do they begin to be larger?
 #
 # hint:
 # ```
@@ -99,11 +109,14 @@ check("08.2", find)
 # difficulty: 2
 # minutes: 7
 #
-# Of the last `max_n`, `max_n` − 1, … `min_n` tokens of the context: how many is the largest number that occurs in the corpus as one piece? Return it, or 0 if even `min_n` do not occur. The context may be shorter
-# than `max_n`.
+# Of the last `max_n`, `max_n` − 1, …
+# `min_n` tokens of the context: how many is the largest number that occurs in the corpus as one piece?
+# Return it, or 0 if even `min_n` do not occur.
+# The context may be shorter than `max_n`.
 #
 # hint:
-# Each step of the search is one token shorter. At which end does it lose that token?
+# Each step of the search is one token shorter.
+# At which end does it lose that token?
 #
 # hint:
 # ```
@@ -134,11 +147,16 @@ check("08.3", match_length)
 # difficulty: 3
 # minutes: 12
 #
-# `continuations` are lists of tokens. Every beginning of one of them, from one token on, is a node; its weight is the number of continuations that begin with it. Return the `c` heaviest nodes as a list of pairs
-# `(prefix, weight)`, the heaviest first; among equals the shorter first, then the one that is smaller in token order. If there are fewer than `c`, return all.
+# `continuations` are lists of tokens.
+# Every beginning of one of them, from one token on, is a node;
+# its weight is the number of continuations that begin with it.
+# Return the `c` heaviest nodes as a list of pairs `(prefix, weight)`, the heaviest first;
+# among equals the shorter first, then the one that is smaller in token order.
+# If there are fewer than `c`, return all.
 #
 # hint:
-# Count first, choose afterwards. Why does a parent always come before its child in this order?
+# Count first, choose afterwards.
+# Why does a parent always come before its child in this order?
 #
 # hint:
 # ```
@@ -169,11 +187,12 @@ check("08.4", heaviest)
 # difficulty: 2
 # minutes: 7
 #
-# Row 0 is the root, and `parents[i]` the row that row $i$ continues, always an earlier one; `parents[0]` is −1. Return the mask of tree attention, an array of truth values: `mask[i, j]` says whether row $i$
-# sees row $j$.
+# Row 0 is the root, and `parents[i]` the row that row $i$ continues, always an earlier one; `parents[0]` is −1.
+# Return the mask of tree attention, an array of truth values: `mask[i, j]` says whether row $i$ sees row $j$.
 #
 # hint:
-# A row sees itself and whatever its parent sees. In which order do you have to fill the rows?
+# A row sees itself and whatever its parent sees.
+# In which order do you have to fill the rows?
 #
 # hint:
 # ```

@@ -16,10 +16,13 @@
 # %% [markdown]
 # # Exercises 09 · Suffix decoding
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [09 · Suffix decoding](../chapters/09_suffix_decoding.ipynb). A text is a list of token ids.
+# The chapter is [09 · Suffix decoding](../chapters/09_suffix_decoding.ipynb).
+# A text is a list of token ids.
 
 # %%
 from specdec_core.classroom import check
@@ -32,8 +35,10 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 5
 #
-# Return a dictionary: for each token that stood right after an occurrence of `string` (a list of one token or more), how often it did. Occurrences may overlap. One at the very end of the text has no
-# follower.
+# Return a dictionary:
+# for each token that stood right after an occurrence of `string` (a list of one token or more), how often it did.
+# Occurrences may overlap.
+# One at the very end of the text has no follower.
 #
 # hint:
 # In `7 7 7 7` the string `7 7` occurs three times, and twice something follows.
@@ -66,10 +71,13 @@ check("09.1", followers)
 # difficulty: 1
 # minutes: 3
 #
-# After a match of `match` tokens a draft may have `factor` times as many nodes, and `offset` more, in whole nodes, but never more than `most`. The offset may be negative.
+# After a match of `match` tokens a draft may have `factor` times as many nodes,
+# and `offset` more, in whole nodes, but never more than `most`.
+# The offset may be negative.
 #
 # hint:
-# Three bounds act on one number. Which of them is below it?
+# Three bounds act on one number.
+# Which of them is below it?
 #
 # hint:
 # ```
@@ -95,14 +103,19 @@ check("09.2", allowed)
 # difficulty: 3
 # minutes: 18
 #
-# `followers(path)` is the memory: for a tuple of tokens, the empty one at first, it returns a dictionary with the counts of what followed *the match and this path*. A node is a path; its probability is the product, from the root down, of the
-# count of its token over the counts of all that followed.
+# `followers(path)` is the memory: for a tuple of tokens, the empty one at first,
+# it returns a dictionary with the counts of what followed *the match and this path*.
+# A node is a path; its probability is the product, from the root down,
+# of the count of its token over the counts of all that followed.
 #
-# Take the likeliest node that is open, again and again: at first the followers of the match are open, and the followers of a node once it was taken. Leave out nodes less likely than `min_prob`. Return at most `nodes` pairs
-# `(path, probability)` in the order in which they were taken.
+# Take the likeliest node that is open, again and again:
+# at first the followers of the match are open, and the followers of a node once it was taken.
+# Leave out nodes less likely than `min_prob`.
+# Return at most `nodes` pairs `(path, probability)` in the order in which they were taken.
 #
 # hint:
-# Keep the open nodes in a list of `(probability, path)`. Why can a child never be likelier than its parent, and what follows for the order?
+# Keep the open nodes in a list of `(probability, path)`.
+# Why can a child never be likelier than its parent, and what follows for the order?
 #
 # hint:
 # ```
@@ -140,11 +153,15 @@ check("09.3", grow)
 # difficulty: 2
 # minutes: 7
 #
-# `past` holds the answers that are remembered, the oldest first, each a list of tokens. A new `answer` is added at the end. Then the oldest go until there are at most `max_requests` answers *and* at most `max_tokens` tokens in all; if the new one alone is
-# too long, even that goes. Return the list that is left, and do not change `past`.
+# `past` holds the answers that are remembered, the oldest first, each a list of tokens.
+# A new `answer` is added at the end.
+# Then the oldest go until there are at most `max_requests` answers *and* at most `max_tokens` tokens in all;
+# if the new one alone is too long, even that goes.
+# Return the list that is left, and do not change `past`.
 #
 # hint:
-# One loop can watch both bounds. When does it have to end at the latest?
+# One loop can watch both bounds.
+# When does it have to end at the latest?
 #
 # hint:
 # ```

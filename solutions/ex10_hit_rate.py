@@ -16,11 +16,14 @@
 # %% [markdown]
 # # Exercises 10 · The hit-rate model
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# A step is a *hit* if the memory had a draft for it. *Coverage* is the share of the steps that are hits; *regularity* the probability that a drafted token is accepted, given a hit and that all drafted tokens
-# before it were accepted.
+# A step is a *hit* if the memory had a draft for it.
+# *Coverage* is the share of the steps that are hits; *regularity* the probability that a drafted token is accepted,
+# given a hit and that all drafted tokens before it were accepted.
 
 # %%
 from specdec_core.classroom import check
@@ -33,11 +36,14 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 6
 #
-# For each step of a run, `drafted` says how many tokens were drafted, 0 if the memory had nothing, and `accepted` how many of them were accepted. Return the pair `(coverage, regularity)`, with the regularity
-# of the *first* drafted token. If nothing was ever drafted, the regularity is 0.
+# For each step of a run, `drafted` says how many tokens were drafted,
+# 0 if the memory had nothing, and `accepted` how many of them were accepted.
+# Return the pair `(coverage, regularity)`, with the regularity of the *first* drafted token.
+# If nothing was ever drafted, the regularity is 0.
 #
 # hint:
-# A step without a draft says nothing about how good drafts are. Which steps go into which share?
+# A step without a draft says nothing about how good drafts are.
+# Which steps go into which share?
 #
 # hint:
 # ```
@@ -66,10 +72,12 @@ check("10.1", rates)
 # difficulty: 2
 # minutes: 7
 #
-# A hit drafts $\gamma$ tokens; `regularities[i]` is the regularity of the $i$-th of them, and there may be none. What is the expected number of tokens that a step writes, the target's own included?
+# A hit drafts $\gamma$ tokens; `regularities[i]` is the regularity of the $i$-th of them, and there may be none.
+# What is the expected number of tokens that a step writes, the target's own included?
 #
 # hint:
-# The expected number of accepted tokens is the sum over $i$ of the probability that *at least* $i$ are accepted. How often does coverage enter into that probability?
+# The expected number of accepted tokens is the sum over $i$ of the probability that *at least* $i$ are accepted.
+# How often does coverage enter into that probability?
 #
 # hint:
 # ```
@@ -100,11 +108,18 @@ check("10.2", tokens_per_step)
 # difficulty: 3
 # minutes: 12
 #
-# All times in units of an ordinary step. A lookup takes `lookup` and is made in every step. A hit brings `a` accepted tokens on average besides the target's own, and its forward takes `r` $\ge 1$ instead of 1. From which coverage on is decoding with the method at
-# least as fast as without? Return the smallest such coverage; it may come out above 1. If no coverage would do, return infinity, `float("inf")`. If the lookup is free and a hit loses nothing, every coverage will do: return 0.
+# All times in units of an ordinary step.
+# A lookup takes `lookup` and is made in every step.
+# A hit brings `a` accepted tokens on average besides the target's own, and its forward takes `r` $\ge 1$ instead of 1.
+# From which coverage on is decoding with the method at least as fast as without?
+# Return the smallest such coverage; it may come out above 1.
+# If no coverage would do, return infinity, `float("inf")`.
+# If the lookup is free and a hit loses nothing, every coverage will do: return 0.
 #
 # hint:
-# Tokens over time at coverage $h$ is $(1 + h a) / (1 + \mathrm{lookup} + h (r - 1))$. Set it to be at least 1, and solve for $h$. When must you not divide?
+# Tokens over time at coverage $h$ is $(1 + h a) / (1 + \mathrm{lookup} + h (r - 1))$.
+# Set it to be at least 1, and solve for $h$.
+# When must you not divide?
 #
 # hint:
 # ```
@@ -136,16 +151,23 @@ check("10.3", break_even)
 # difficulty: 3
 # minutes: 15
 #
-# A run has been recorded, step by step: `drafted` and `accepted` as in 10.1, and `times`, what the step took in units of an ordinary one (at least 1). Its speed is all tokens over all time. Three improvements are on offer:
+# A run has been recorded, step by step:
+# `drafted` and `accepted` as in 10.1, and `times`, what the step took in units of an ordinary one (at least 1).
+# Its speed is all tokens over all time.
+# Three improvements are on offer:
 #
-# - `"memory"`: a perfect memory; *every* step is a hit, and on average as the hits of this run were, in tokens and in time;
+# - `"memory"`: a perfect memory;
+#   *every* step is a hit, and on average as the hits of this run were, in tokens and in time;
 # - `"agreement"`: perfect drafts; all that was drafted is accepted, in the same times;
 # - `"forward"`: a free forward; the same tokens, and every step takes 1.
 #
-# Return the word for the one that would make the run fastest. (There is at least one hit, and no tie.)
+# Return the word for the one that would make the run fastest.
+# (There is at least one hit, and no tie.)
 #
 # hint:
-# Each improvement gives the run another number of tokens or another time. Write down the three speeds as formulas before you compare them. How does a mean hit look?
+# Each improvement gives the run another number of tokens or another time.
+# Write down the three speeds as formulas before you compare them.
+# How does a mean hit look?
 #
 # hint:
 # ```

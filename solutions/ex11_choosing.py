@@ -16,8 +16,10 @@
 # %% [markdown]
 # # Exercises 11 · Choosing
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
 # $t(q)$ is the time of a forward over $q$ rows, in units of an ordinary step, $t(1) = 1$ or nearly.
 
@@ -32,11 +34,14 @@ from specdec_core.classroom import check
 # difficulty: 2
 # minutes: 7
 #
-# For each step, `drafted` says how many tokens were drafted in a chain, and `accepted` how many of them were accepted. A draft is tested from the left, up to the first token that is rejected. Return the pair `(tau, rate)`: the tokens that a step writes on average, the target's own
-# included; and accepted tokens over *tested* tokens, 0 if none was tested.
+# For each step, `drafted` says how many tokens were drafted in a chain, and `accepted` how many of them were accepted.
+# A draft is tested from the left, up to the first token that is rejected.
+# Return the pair `(tau, rate)`: the tokens that a step writes on average, the target's own included;
+# and accepted tokens over *tested* tokens, 0 if none was tested.
 #
 # hint:
-# A draft of five tokens of which two were accepted has three tests behind it. And one of which all five were?
+# A draft of five tokens of which two were accepted has three tests behind it.
+# And one of which all five were?
 #
 # hint:
 # ```
@@ -65,10 +70,14 @@ check("11.1", metrics)
 # difficulty: 2
 # minutes: 9
 #
-# `alphas[i]` is the probability that drafted token $i + 1$ is accepted given that those before it were; `times[q - 1]` is $t(q)$ for $q = 1 \dots$ `len(alphas) + 1`. Drafting itself costs nothing. Which $\gamma$ from 0 to `len(alphas)` writes most tokens in a time?
+# `alphas[i]` is the probability that drafted token $i + 1$ is accepted given that those before it were;
+# `times[q - 1]` is $t(q)$ for $q = 1 \dots$ `len(alphas) + 1`.
+# Drafting itself costs nothing.
+# Which $\gamma$ from 0 to `len(alphas)` writes most tokens in a time?
 #
 # hint:
-# How many rows has the forward that tests γ drafts? And which entry of `times` is that?
+# How many rows has the forward that tests γ drafts?
+# And which entry of `times` is that?
 #
 # hint:
 # ```
@@ -101,11 +110,16 @@ check("11.2", best_width)
 # difficulty: 2
 # minutes: 9
 #
-# $B$ sequences are decoded together. Without drafts a step is one forward of $B$ rows and writes one token for each sequence; with $\gamma$ drafts for every sequence it writes `tau` for each. `t(q)` is a function. Up to which $B$, from 1 to `most`, is drafting strictly faster? Return the largest such
-# $B$, or 0 if there is none.
+# $B$ sequences are decoded together.
+# Without drafts a step is one forward of $B$ rows and writes one token for each sequence;
+# with $\gamma$ drafts for every sequence it writes `tau` for each.
+# `t(q)` is a function.
+# Up to which $B$, from 1 to `most`, is drafting strictly faster?
+# Return the largest such $B$, or 0 if there is none.
 #
 # hint:
-# Compare tokens over time for the whole batch. How many rows does one sequence bring?
+# Compare tokens over time for the whole batch.
+# How many rows does one sequence bring?
 #
 # hint:
 # ```
@@ -134,8 +148,11 @@ check("11.3", largest_batch)
 # difficulty: 1
 # minutes: 4
 #
-# `lookup(context)` and `model(context)` each return a list of drafted tokens. The lookup costs next to nothing and may find nothing, `[]`; the draft model takes time and always has something to say. Return a draft: the lookup's if it has one, else the model's. The check counts how
-# often you run the model.
+# `lookup(context)` and `model(context)` each return a list of drafted tokens.
+# The lookup costs next to nothing and may find nothing, `[]`;
+# the draft model takes time and always has something to say.
+# Return a draft: the lookup's if it has one, else the model's.
+# The check counts how often you run the model.
 #
 # hint:
 # Python evaluates the right side of one of its operators only if the left side is empty.

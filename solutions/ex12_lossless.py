@@ -16,8 +16,10 @@
 # %% [markdown]
 # # Exercises 12 · Lossless, really?
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 
 # %%
 from specdec_core.classroom import check
@@ -30,11 +32,14 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 5
 #
-# How far is it from `x` $> 0$ to the next larger number of a format whose significand has `bits` bits, the leading one included? (`x` is neither subnormal nor too large; it need not be a number of the format itself: then the distance of the two numbers
-# around it is meant.)
+# How far is it from `x` $> 0$ to the next larger number of a format whose significand has `bits` bits,
+# the leading one included?
+# (`x` is neither subnormal nor too large; it need not be a number of the format itself:
+# then the distance of the two numbers around it is meant.)
 #
 # hint:
-# Between $2^e$ and $2^{e+1}$ the numbers lie equally far apart. How many of them are there?
+# Between $2^e$ and $2^{e+1}$ the numbers lie equally far apart.
+# How many of them are there?
 #
 # hint:
 # ```
@@ -66,11 +71,15 @@ check("12.1", spacing)
 # difficulty: 2
 # minutes: 10
 #
-# `gaps` are the differences between the two best logits at many tokens, all $\ge 0$; `changes` say by how much such differences changed (with sign) when forwards of another shape were run, elsewhere. The changes are small beside `within` and as often positive as negative.
+# `gaps` are the differences between the two best logits at many tokens, all $\ge 0$;
+# `changes` say by how much such differences changed (with sign) when forwards of another shape were run, elsewhere.
+# The changes are small beside `within` and as often positive as negative.
 # Return the probability, a token, that the argmax turns, with $f(0)$ taken from the gaps below `within` (strictly).
 #
 # hint:
-# The formula has two factors and a number. Which list gives which factor? What has the sign of a change to do with the number?
+# The formula has two factors and a number.
+# Which list gives which factor?
+# What has the sign of a change to do with the number?
 #
 # hint:
 # ```
@@ -99,10 +108,14 @@ check("12.2", turn_rate)
 # difficulty: 1
 # minutes: 6
 #
-# `pairs` are pairs of answers to the same prompts, each a list of tokens. Which share of the pairs has not parted within the first `n` $\ge 1$ tokens? An answer that ends where the other goes on has parted from it; two that ended earlier at the same place, with the same tokens, have not.
+# `pairs` are pairs of answers to the same prompts, each a list of tokens.
+# Which share of the pairs has not parted within the first `n` $\ge 1$ tokens?
+# An answer that ends where the other goes on has parted from it;
+# two that ended earlier at the same place, with the same tokens, have not.
 #
 # hint:
-# One place decides about a pair. What do you know about the tokens before it, and what about those behind it?
+# One place decides about a pair.
+# What do you know about the tokens before it, and what about those behind it?
 #
 # hint:
 # ```
@@ -128,8 +141,11 @@ check("12.3", still_identical)
 # difficulty: 2
 # minutes: 10
 #
-# The cache holds `context` committed tokens in slots 0, 1, …; the rows of a draft tree lie behind them in the order of the tree, row $i$ in slot `context` $+\, i$. `parents[i]` is the parent of row $i$, and `parents[0]` $= -1$. Which slots does attention have to read for `row`, and in which order, so that its sums
-# run as they would if the path to that row had been decoded token by token?
+# The cache holds `context` committed tokens in slots 0, 1, …;
+# the rows of a draft tree lie behind them in the order of the tree, row $i$ in slot `context` $+\, i$.
+# `parents[i]` is the parent of row $i$, and `parents[0]` $= -1$.
+# Which slots does attention have to read for `row`, and in which order,
+# so that its sums run as they would if the path to that row had been decoded token by token?
 #
 # hint:
 # Token by token, there would be no siblings, and every token would stand behind the one it continues.
