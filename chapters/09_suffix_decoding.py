@@ -18,17 +18,18 @@
 # # 09 · Suffix decoding
 #
 # > **The question of this chapter.** Whoever answers the same kind of request again
-# > and again has written most of the next answer already.
-# > How is all of it remembered, how long a draft does a match deserve,
-# > which of several continuations goes first, and when is all that worth nothing?
+# > and again has already written most of the next answer.
+# > How can all of it be remembered?
+# > How long a draft does a match deserve, and which of several continuations goes first?
+# > And when is all that worth nothing?
 #
 # **Afterwards you can**
 #
-# - count n-grams of one length, then of all lengths at once, and say what three data structures pay for that;
+# - count n-grams of one length, then of all lengths at once, and say what this costs in three data structures;
 # - compute a draft by hand: its length from the match, its branches from the counts, its score;
-# - say when this request's memory should win over that of past requests;
+# - say when the memory of this request should win over that of past requests;
 # - measure a session request by request, against prompt lookup,
-#   in steps and on the clock, and recognize a session where nothing is to be gained;
+#   in steps and on the clock, and recognize a session where there is nothing to gain;
 # - bound the memory, and check that forgetting is exact.
 #
 # **Taken for granted:** chapters 00 and 05; the tree check from chapter 08.
@@ -70,24 +71,24 @@ print(loaded.why)
 # Once more the formula of chapter 05:
 # *find the n-gram that matches the context's suffix, take its continuation, let the target check it.*
 # Prompt lookup remembers this request.
-# REST remembers a corpus that somebody else wrote, and stays as it was built.
+# REST remembers a corpus that somebody else wrote, and never changes.
 # **Suffix decoding** (Oliaro and others, 2024) remembers *the session*:
 # this request, prompt and answer so far, and the **answers to all requests before**.
 # It learns with every token.
 #
-# That is made for the way programs use models.
-# An agent sends the same instruction with other data a thousand times;
+# This suits the way programs use models.
+# An agent sends the same instruction a thousand times with other data;
 # a pipeline asks for the same form; a coding assistant writes the same boilerplate.
 # The prompt does not contain the answer's phrases, so prompt lookup finds little.
-# The answer before does.
+# The answer before it does.
 #
 # It also changes the questions.
 # Chapter 05 took *one* match and copied a fixed number of tokens.
-# With a memory that holds a string many times we can do better, because it can **count**.
+# A memory that holds a string many times can do better, because it can **count**.
 #
 # ## The plain case: one length, counted
 #
-# An n-gram dictionary keeps for every n-gram the tokens that followed it, and how often.
+# An n-gram dictionary keeps, for every n-gram, the tokens that followed it and how often each did.
 
 # %%
 from collections import Counter, defaultdict
@@ -117,8 +118,7 @@ def most_frequent(followers, context, n, length):
 # It was followed by `c` once and by `d` twice: draft `d`.
 # Then `b d`, followed by `a` both times; then `d a`, followed by `b`.
 # The draft is `d a b`.
-# (Prompt lookup copies from the *last* `a b`.
-# Here that gives the same.
+# (Prompt lookup copies from the *last* `a b`, which gives the same here.
 # After `a b d a b d a b c a b` it would draft `c`, where the counts say `d`, two to one.)
 
 # %%
@@ -146,9 +146,9 @@ print("package:", [chr(token) for token in tree.tokens[1:]])
 # %% [markdown]
 # ## All lengths at once
 #
-# One $n$ is too few: short n-grams are found often and mean little, long ones mean much and are found seldom.
+# One $n$ is not enough: short n-grams are found often and mean little, long ones mean much and are found seldom.
 # So count **every** string of up to $D$ tokens.
-# What followed a string $s$ is then in the same table: the counts of $s$ with one token more.
+# The same table then says what followed a string $s$: look up the counts of $s$ with one token more.
 
 # %%
 def count_all(tokens, depth):
@@ -183,17 +183,17 @@ grams = [(s, found) for n in (1, 2, 3) for s, found in count_ngrams(text, n).ite
 print("n-gram dictionaries are slices of it:", all(followers_of(counts, s) == found for s, found in grams))
 
 # %% [markdown]
-# The last line is the relation to the plain case:
+# The last line shows the relation to the plain case:
 # the dictionary for one $n$ is what the table says about strings of $n$ and $n + 1$ tokens.
 #
 # The table has up to $D$ entries for every token of text.
-# Most are superfluous.
+# Most of them are superfluous.
 # If `d a` is always followed by `b`, then `d a` and `d a b` have the same count, and one entry can stand for both.
-# Two structures use that.
+# Two structures make use of that.
 #
 # **A suffix tree** merges forwards.
-# It is the trie of all suffixes, cut off at $D$ tokens,
-# with a node only where a count changes and strings for labels between.
+# It is the trie of all suffixes, cut off at $D$ tokens, with a node only where a count changes.
+# Its edges are labelled with strings.
 # Adding a string makes at most two nodes, so $M$ tokens make at most $2M$, whatever $D$ is.
 #
 # **A suffix automaton** also merges backwards: strings that always *end* at the same places are one state.
@@ -239,25 +239,25 @@ print(f"states of the automaton: {len(states) - 1}, at most {2 * len(text) - 1}"
 # %% [markdown]
 # Why does the package use the tree?
 # Because a memory must be able to **forget**.
-# Taking a string out of a counted tree is the reverse of putting it in;
-# an automaton only grows, and its counts need a pass over its links.
-# Three structures, one content; how they compare on real text we shall see below.
+# Taking a string out of a counted tree is the reverse of putting it in.
+# An automaton only grows, and its counts need a pass over its links.
+# The three structures have the same content; how they compare on real text is measured below.
 #
 # ## How long a draft? Which branch?
 #
-# Let the last $n$ tokens have occurred before.
-# From there the draft is grown in the counted tree, token by token.
+# Suppose the last $n$ tokens have occurred before.
+# From there the draft grows in the counted tree, token by token.
 #
 # - **Branch choice from counts.** A node's probability is the product of the shares on its path,
 #   $P(v) = \prod \frac{\text{count of the token}}{\text{count of all followers}}$.
 #   The open node with the largest $P$ goes next; nodes with $P$ below 0.1 are left out.
 # - **Draft length from match length.** It may have at most $\lfloor f \cdot n \rfloor$ nodes, $f$ = `factor` = 1:
-#   a match of two tokens deserves two, a match of twelve twelve.
+#   a match of two tokens deserves two nodes, a match of twelve tokens twelve.
 #   A long match is evidence that we are inside a copy.
 #   (Match and draft together have at most $D$ tokens.)
 # - **Score.** $\sum_v P(v)$ over the nodes: by linearity of expectation,
-#   the number of accepted tokens to be expected *if the target followed the counts* (chapter 08 has the same sum).
-#   Of all $n$ the draft with the largest score wins; among equals the longer match.
+#   this is the expected number of accepted tokens *if the target followed the counts* (chapter 08 has the same sum).
+#   Over all $n$ the draft with the largest score wins; among equals, the longer match.
 
 # %%
 import heapq
@@ -309,7 +309,7 @@ def suffix_draft(tokens, depth=24, nodes=16, factor=1.0):
 # | 6 | `d a b d a b` | never seen | | | |
 #
 # Three drafts score 3, and the longest match wins.
-# In this case all say `d a b`.
+# Here all three say `d a b`.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -343,18 +343,18 @@ print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them
 # %% [markdown]
 # ## Two memories, one draft: local before global
 #
-# Suffix decoding keeps two such memories:
-# the **local** one counts this request, prompt included, the **global** one all past answers.
+# Suffix decoding keeps two such memories.
+# The **local** one counts this request, prompt included; the **global** one counts all past answers.
 # Both are asked.
-# The draft of the past is taken only if it scores *more*; on a tie this request wins.
-# A few words of this text count for more than the same number of words of another,
+# The draft from the past is taken only if it scores *more*; on a tie this request wins.
+# A few words of this text mean more than as many words of another text,
 # and the global counts mix what different requests meant.
 # But where the past has a longer match, it may draft more, and wins by its score.
 #
 # Below, each line of the upper box is a past answer.
 # Move *tokens read*: the memory grows with every token.
 # Things to find out: where does the past win, and when does this request take over?
-# Which line of the tree below appears when a string occurs for the second time?
+# Which line of the tree appears when a string occurs for the second time?
 # What does *factor* do to a good match, and to a poor one?
 
 # %%
@@ -365,9 +365,10 @@ suffix_tree.viewer(tokenizer)
 # %% [markdown]
 # ## Why it is lossless
 #
-# For REST's reason (chapter 08): the draft is a tree of fixed tokens,
-# so at each node we draw $y$ from $p$ and look whether it is among the children.
-# What the memories hold decides how often it is; it never changes the law of $y$.
+# For the same reason as REST (chapter 08):
+# the draft is a tree of fixed tokens, so at each node we draw $y$ from $p$ and look whether it is among the children.
+# What the memories hold decides how often it is.
+# It never changes the *law* of $y$, its distribution.
 # As a number, with a past answer in the memory that the target would seldom have given:
 
 # %%
@@ -400,15 +401,14 @@ print(f"{len(plain_law)} possible answers; distance of the two laws below 1e-12:
 # %% [markdown]
 # ## Three sessions
 #
-# Now live.
-# Three sessions of a few requests each, as a program might send them:
+# Now live: three sessions of a few requests each, as a program might send them.
 #
 # - **same form**: an agent in a loop, the same instruction with another name each time;
-# - **same fields**: a pipeline, data to be put into JSON, where the target has some freedom;
+# - **same fields**: a pipeline that turns data into JSON, where the target has some freedom;
 # - **unrelated**: stories, poems and puzzles.
 #   Nothing returns but the language.
 #
-# Each is answered by ordinary decoding, request after request.
+# Ordinary decoding answers each of them, request after request.
 # The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
 
 # %%
@@ -458,15 +458,15 @@ def through(session, drafter):
 
 
 def tau(steps):
-    """Tokens a forward."""
+    """Tokens per forward."""
     return sum(step["emitted"] for step in steps) / len(steps)
 
 
 # %% [markdown]
-# Four memories are sent through each session.
+# Four memories go through each session.
 # *Prompt lookup* and the *n-gram dictionary* (lengths 1 to 3) know this request only.
-# *Suffix, local* is suffix decoding that may keep no past requests.
-# The fourth is all of it.
+# *Suffix, local* is suffix decoding that may not keep past requests.
+# The fourth, *suffix*, keeps them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -488,9 +488,9 @@ for axes, session in zip(panels, sessions):
         axes.plot(range(1, 1 + len(taus)), taus, label=name, **style.line((1, 3, 4, 2)[i]))
     axes.axhline(1, color="black", linestyle="--", linewidth=1)
     axes.set(title=session, xlabel="request of the session", ylim=(0, None))
-panels[0].set_ylabel("τ, tokens a forward")
+panels[0].set_ylabel("τ, tokens per forward")
 panels[-1].legend(loc="upper right", fontsize=8)
-alt = "Tokens a forward request by request in three sessions, for four memories."
+alt = "Tokens per forward, request by request, in three sessions, for four memories."
 figures.save(fig, "09-sessions", alt=alt, model=loaded)
 
 # %%
@@ -510,7 +510,7 @@ for session in sessions:
     table.append([f"{session}, later ones", *(f"{value:.2f}" for value in later.values())])
     winner = max(later, key=later.get)
     lead = "" if winner == "suffix" else f" of suffix by {later[winner] / later['suffix'] - 1:.1%}"
-    print(f"{session}: from the second request on {winner} is ahead{lead}.")
+    print(f"{session}: from the second request on, {winner} is ahead{lead}.")
 display(Markdown(markdown(table, ["τ", *methods])))
 
 # %% jupyter={"source_hidden": true}
@@ -519,15 +519,15 @@ gram, local = joint("same form", "n-gram dictionary"), joint("same form", "suffi
 adds = "adds little" if local > gram else "adds nothing"
 display(Markdown(
     "> **The notes say …** (*A short introduction*, on suffix decoding) that it is an n-gram method in a better "
-    "edition, except that it drafts from a suffix tree made of the conversation's history. Taken apart, on the "
-    "session *same form*: a tree over **this request** instead of a dictionary of lengths up to 3 moves τ from "
-    f"{gram:.2f} to {local:.2f}. The **history** moves it to {rise:.2f} from the second request on. The exception "
-    f"is the point: the tree by itself {adds}, the session is what counts. (That a tree capped at length $n$ "
-    "holds the counts of an n-gram dictionary is true, and was checked above.)"
+    "edition, except that it drafts from a suffix tree made of the conversation's history. We take it apart on the "
+    "session *same form*. A tree over **this request**, instead of a dictionary of lengths up to 3, moves τ from "
+    f"{gram:.2f} to {local:.2f}. The **history** moves it to {rise:.2f} from the second request on. So the exception "
+    f"is the point: the tree by itself {adds}, the session is what counts. (A tree capped at length $n$ does "
+    "hold the counts of an n-gram dictionary, as we checked above.)"
 ))
 
 # %% [markdown]
-# Within one request suffix decoding may even stay *behind* the dictionary.
+# Within one request suffix decoding may even fall *behind* the dictionary.
 # Its own rule holds it back:
 # matches are short there, and a match of one token drafts one node, where the dictionary drafts ten.
 #
@@ -544,16 +544,18 @@ for session in sessions:
         kept = sum(step["emitted"] - 1 for step in mine)
         means = [f"{count / max(len(mine), 1):.1f}" for count in (drafted, kept)]
         table.append([f"{session}: {source}", f"{len(mine) / len(steps):.0%}", *means])
-display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes a step", "accepted a step"])))
+display(Markdown(markdown(table, ["draft from", "share of the steps", "nodes per step", "accepted per step"])))
 
 # %% [markdown]
 # ## Is the match's length worth its draft?
 #
 # The rule *longer match, longer draft* is a claim about text: after a long match more tokens will be right.
-# All steps of the three sessions by the length of the match; above the bars, the number of steps.
-# (Match and draft share the $D = 24$ tokens that the tree is deep.
-# Beyond twelve a longer match leaves less room for the draft, and wins only where little is left of the old text.)
-# And the score claims to be the number of accepted tokens; so it can be held to it.
+# The left figure has all steps of the three sessions by the length of the match;
+# the numbers above the bars count the steps.
+# (The tree is $D = 24$ tokens deep, which match and draft share.
+# Beyond twelve tokens a longer match leaves less room for the draft,
+# and wins only where little is left of the old text.)
+# The right figure tests the score, which claims to be the number of accepted tokens.
 
 # %%
 steps = [s for session in sessions for one in replayed[session, "suffix"] for s in one if s["rows"] > 1]
@@ -575,7 +577,7 @@ drafted, kept = (
 left.bar(names, drafted, label="drafted nodes", **style.bar(0))
 bars = left.bar(names, kept, width=0.5, label="accepted", **style.bar(1))
 left.bar_label(bars, [len(g) for g in inside], fontsize=7)
-left.set(xlabel="tokens matched", ylabel="a step", title="Length")
+left.set(xlabel="tokens matched", ylabel="per step", title="Length")
 left.legend()
 right.plot([0, 16], [0, 16], color="black", linestyle="--", linewidth=1, label="kept promises")
 scores, outcomes, _ = zip(*points)
@@ -589,23 +591,25 @@ figures.save(fig, "09-match-length", alt=alt, model=loaded)
 
 # %%
 for x, y, count in points:
-    print(f"score about {x:5.2f}: {y:5.2f} accepted in the mean of {count} steps, {y / x:.0%} of the promise")
+    print(f"score about {x:5.2f}: {y:5.2f} accepted, the mean of {count} steps, {y / x:.0%} of the promise")
 print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcomes[1:])))
 
 # %% [markdown]
 # The score takes the counts at their word.
-# A string that occurred *once* has a follower with share 1, as sure as one that occurred a hundred times;
-# the score cannot tell them apart.
-# What matters for choosing among drafts is the order of the scores: the last line says whether it is right.
+# A string that occurred *once* has a follower with share 1,
+# as has a string that occurred a hundred times with the same follower.
+# The score cannot tell them apart.
+# What matters for choosing among drafts is the order of the scores, and the last line says whether that is right.
 #
 # ## What should `factor` be?
 #
-# In steps a longer draft loses nothing.
+# Counted in steps, a longer draft loses nothing.
 # On the clock each node is a row: again $t(q)$ decides.
-# With the last setting, ∞, a draft may have sixteen nodes whatever the match, as prompt lookup drafts ten tokens.
-# (Where $t(q)/t(1)$ is below 1, a few rows were timed as no slower than one:
+# With the last setting, ∞, a draft may have sixteen nodes whatever the match,
+# just as prompt lookup always drafts ten tokens.
+# (Where $t(q)/t(1)$ is below 1, a few rows took no longer than one:
 # few rows are nearly free, and the stopwatch has its errors.
-# The prediction may then exceed τ itself.)
+# The prediction may then exceed τ.)
 
 # %%
 from specdec_core.measure import measure_costs
@@ -630,9 +634,9 @@ for axes, value, title in zip(panels, (tau, predicted), ("Steps: τ", "Clock: sp
     for i, session in enumerate(sessions, start=1):
         axes.plot(list(factors), [value(steps) for steps in swept[session]], label=session, **style.line(i))
     axes.axhline(1, color="black", linestyle="--", linewidth=1)
-    axes.set(xlabel="factor: nodes a matched token (∞: always 16)", title=title, ylim=(0, None))
+    axes.set(xlabel="factor: nodes per matched token (∞: always 16)", title=title, ylim=(0, None))
 panels[1].legend()
-alt = "Tokens a forward and predicted speedup against the factor, for three sessions."
+alt = "Tokens per forward and predicted speedup against the factor, for three sessions."
 figures.save(fig, "09-factor", alt=alt, model=loaded)
 for session in sessions:
     guesses = dict(zip(factors, map(predicted, swept[session])))
@@ -643,9 +647,9 @@ for session in sessions:
 # %% [markdown]
 # ## On the clock
 #
-# The session that suits the method, and the one that does not, live:
-# ordinary decoding, prompt lookup and suffix decoding take turns at each request.
-# One drafter of each goes through the whole session.
+# Now the session that suits the method, and the one that does not, live.
+# Ordinary decoding, prompt lookup and suffix decoding take turns at each request.
+# One drafter of each kind goes through the whole session.
 
 # %%
 from specdec_core.race.bench import rotated
@@ -673,7 +677,7 @@ print(agreement(lm, pairs))
 
 # %%
 def pace(answers):
-    """Tokens a second of decoding."""
+    """Tokens per second of decoding."""
     return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
 
 
@@ -719,15 +723,16 @@ for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:
     print(f"τ = {tau(steps):.2f}, {predicted(steps):.2f} times the speed.")
 
 # %% [markdown]
-# **When it loses.** Where requests have nothing in common the past offers only phrases of one or two tokens.
-# Each costs rows and is mostly wrong;
-# what saves the method from worse is its own rule, since a match of one token drafts one node.
+# **When it loses.** Where requests have nothing in common, the past offers only phrases of one or two tokens.
+# Each costs rows and is mostly wrong.
+# The method's own rule saves it from worse, since a match of one token drafts one node.
 # What it gains there comes from *this* request,
-# from a poem's refrain or a loop, and any lookup in the request gets that too.
-# A session's *first* request is such a case always.
-# And all of this is greedy: at a temperature the target takes other turns than last time, and matches end earlier.
+# from a poem's refrain or a loop, and any lookup in the request gains that too.
+# A session's *first* request is always such a case.
+# And all of this is greedy:
+# at a temperature above 0 the target takes other turns than last time, and matches end earlier.
 # If neither the session nor its requests repeat themselves, turn the method off;
-# chapter 11 shows a drafter that notices.
+# chapter 11 has a drafter that notices by itself.
 #
 # Here is a later request of the good session, as it was written:
 
@@ -741,8 +746,9 @@ show_replay(raced["same form"][2][2].trace, tokenizer)
 #
 # **Time.** A token adds *one* string of $D$ tokens to the tree, and visits the nodes on its path:
 # at most $D$, however much is remembered.
-# As the tree fills, the time must level off.
-# And **memory**: the three structures from above, on real text, the source of some standard modules.
+# So as the tree fills, the time must level off.
+#
+# **Memory.** Here are the three structures from above on real text, the source of some standard modules.
 
 # %%
 import argparse
@@ -768,7 +774,7 @@ for _ in range(3):  # the best of three, since others use this machine too
     passes.append(times)
 seconds = np.min(passes, axis=0)
 fast, slow = 1e6 * min(seconds), 1e6 * max(seconds)
-print(f"{len(tokens):,} tokens: {fast:.1f} to {slow:.1f} µs a token; {nodes[-1] / len(tokens):.2f} nodes a token")
+print(f"{len(tokens):,} tokens: {fast:.1f} to {slow:.1f} µs per token; {nodes[-1] / len(tokens):.2f} nodes per token")
 
 # %%
 parts = [len(tokens) * i // 4 for i in range(1, 5)]
@@ -789,14 +795,15 @@ alt = "Left: the time to add a token as the memory grows. Right: entries of tabl
 figures.save(fig, "09-cost", alt=alt, model=loaded)
 
 # %% [markdown]
-# Tree and automaton need about the same room, a small fraction of the table's.
-# The tree stops at $D$ tokens, the automaton does not; the tree can forget.
+# Tree and automaton have about as many entries, a small fraction of the table's.
+# The tree stops at $D$ tokens, the automaton does not; but only the tree can forget.
 #
 # **A bound.** A server runs for weeks.
-# The global memory is a queue: a new answer in, and where there are too many requests or tokens, the oldest out.
+# The global memory is a queue:
+# a new answer goes in, and as long as there are too many requests or tokens, the oldest goes out.
 # *Out* means that every string it had brought is counted once less.
 # Forgetting must be exact, or the counts drift.
-# Three hundred answers of 60 tokens through a memory of ten:
+# Here three hundred answers of 60 tokens go through a memory of ten:
 
 # %%
 answers = [as_text(tokens[60 * i : 60 * (i + 1)]) for i in range(300)]
@@ -824,21 +831,21 @@ alt = "Nodes of the tree by answers given: level for a memory of ten answers, ri
 figures.save(fig, "09-bounded", alt=alt, model=loaded)
 
 # %% [markdown]
-# What the bound should be is a question of how soon the session returns to itself:
+# The right bound depends on how soon the session repeats itself:
 # a memory of ten is enough for a loop over the same form, and useless for a hundred forms in rotation.
 #
 # ## The same elsewhere
 #
 # | here | vLLM (`speculative_config`) | Arctic Inference |
 # |:--|:--|:--|
-# | turn it on: `SuffixDecoding()` | `"method": "suffix"`; needs Arctic Inference installed | part of its vLLM plugin |
+# | turn it on: `SuffixDecoding()` | `"method": "suffix"`; needs Arctic Inference | part of its vLLM plugin |
 # | `depth` = 24, match and draft together | `suffix_decoding_max_tree_depth` = 24 | 64 |
 # | `max_requests` = 10,000 | `suffix_decoding_max_cached_requests` = 10,000 | 100,000; first in, first out |
 # | `factor` = 1 | `suffix_decoding_max_spec_factor` = 1.0 | and an offset |
 # | `min_prob` = 0.1 | `suffix_decoding_min_token_prob` = 0.1 | 0.1 |
 # | `nodes` = 16, a tree | `num_speculative_tokens`, a chain | either |
 #
-# The TensorRT-LLM option of one n-gram pool for all requests
+# TensorRT-LLM's option of one n-gram pool for all requests
 # (chapter 05) is the same idea with short n-grams and no counts.
 #
 # *Quoted, not measured here:* the authors report up to 5.3 times the speed of ordinary decoding on agents' workloads
@@ -847,19 +854,19 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # ## Pitfalls
 #
 # - **Remembering drafts.** Only committed tokens may be counted.
-#   A rejected draft never was part of the text; counted, it would confirm itself.
+#   A rejected draft was never part of the text; counted, it would confirm itself.
 # - **Remembering prompts globally.** The past holds *answers*.
-#   Prompts in it would be counted as things the target says.
+#   Prompts in it would be counted as if the target had written them.
 # - **Text that is too fresh.** The end of the text has no follower yet.
-#   It must not be counted as "followed by nothing", and yet the string before it must be found at once:
-#   in a loop the match is one period old.
-# - **A share of 1 from a count of 1.** The score does not know the difference.
-#   See the promise above.
-# - **Forgetting by rebuilding.** It stalls a server once in a while.
+#   It must not be counted as "followed by nothing".
+#   And yet the string before it must be found at once: in a loop the match is one period old.
+# - **A share of 1 from a count of 1.** The score cannot tell it from a share of 1 from a hundred
+#   (see *Promise and outcome*, above).
+# - **Forgetting by rebuilding.** A rebuild stalls the server.
 #   Forget one string at a time.
-# - **One memory for all users.** Lossless in the text, not in the time:
+# - **One memory for all users.** The text is lossless, the time is not:
 #   a fast answer says that somebody has had this answer before.
-#   One memory for each tenant.
+#   Keep one memory per tenant.
 # - **Judging a session by its first request**, or a benchmark of unrelated questions by this method.
 #   Say which sessions you measured.
 #
@@ -868,17 +875,17 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 # - The memory is the session: this request, and past answers.
 #   Nothing is built beforehand; each token is learned as it is committed.
 # - Count every string of up to $D$ tokens.
-#   A path-compressed tree does it with at most $2M$ nodes,
-#   takes a token in a time that depends on $D$ alone, and can forget exactly.
+#   A path-compressed tree does it with at most $2M$ nodes.
+#   It takes a token in a time that depends on $D$ alone, and can forget exactly.
 #   An n-gram dictionary is the special case of one length.
-# - Draft length from match length, branches by the product of count shares, and the best sum of shares wins;
-#   this request before the past.
-#   Lossless, since the draft is a tree of fixed tokens.
+# - The draft's length comes from the match's length, its branches from the product of count shares.
+#   The best sum of shares wins; on a tie, this request wins over the past.
+#   It is lossless, since the draft is a tree of fixed tokens.
 # - It wins where requests resemble each other, from the second request on.
-#   In one request it is prompt lookup with counts.
-#   Where nothing returns it has nothing, and may cost.
+#   Within one request it is prompt lookup with counts.
+#   Where nothing returns it finds nothing, and may cost time.
 #
-# **Can you answer these?** A string was followed by x 3 times and by y once, and after x always came z.
+# **Can you answer these?** A string was followed by x three times and by y once, and x was always followed by z.
 # Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.)
 # Why can a tree forget and an automaton not?
 # (Putting a string in adds one to the counts on its path, and that can be undone;

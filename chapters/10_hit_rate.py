@@ -17,22 +17,22 @@
 # %% [markdown]
 # # 10 · The hit-rate model
 #
-# > **The question of this chapter.** Two numbers describe a method that looks its drafts up:
-# > how often it finds one, and how often that one is right.
-# > Are they enough to say, before any race, how fast it will be, and on which tasks it loses?
+# > **The question of this chapter.** Two numbers describe a method that looks up its drafts:
+# > how often it finds one, and how often the draft is right.
+# > Are they enough to say, before any race, how fast the method will be, and on which tasks it loses?
 #
 # **Afterwards you can**
 #
 # - derive the acceptance by depth from *coverage* and *regularity*, and say why coverage enters once;
 # - measure the two apart, by task and by method, without running the model again;
-# - get from them to tokens a step, and with this machine's $t(q)$ to a speedup, and check it against the clock;
+# - compute tokens per step from them, then a speedup with this machine's $t(q)$, and check it against the clock;
 # - say what must be true for drafting to pay, with and without a cost for a miss;
-# - say with numbers why these methods win on text that repeats and what they risk on free writing.
+# - say with numbers why these methods win on text that repeats, and what they risk on free writing.
 #
 # **Taken for granted:** chapter 00 ($t(q)$, τ) and chapter 05 (prompt lookup, replay, loops).
 # The n-gram dictionary and suffix decoding are from chapter 09.
-# All that is needed here: they remember more than one continuation of a suffix, and draft a small *tree*,
-# several continuations that share their beginning, where prompt lookup drafts a chain.
+# All you need here: prompt lookup drafts a chain, while they remember more than one continuation of a suffix
+# and draft a small *tree*, several continuations that share their beginning.
 # One forward checks the whole tree.
 #
 # **Time:** 25 minutes of reading.
@@ -75,33 +75,34 @@ print(loaded.why)
 # Look at one step.
 # Let $H$ be the event of a **hit**: the memory holds the suffix of the context, so there is a draft.
 # Let $A_i$ be the event that at least $i$ drafted tokens are accepted.
-# A token can only be accepted if there is a draft and all tokens before it were accepted:
+# A token can be accepted only if there is a draft and all tokens before it were accepted:
 #
 # $$H \supseteq A_1 \supseteq A_2 \supseteq \dots$$
 #
 # Write $h = P(H)$ for the **coverage**
 # and $r_i = P(A_i \mid H, A_1, \dots, A_{i-1})$ for the **regularity** at depth $i$.
 # (A draft that ends before depth $i$ counts as not accepted there.)
-# The acceptance at depth $i$, given that it was reached, is then
+# Then the acceptance at depth $i$, given that this depth was reached, is
 #
-# $$\alpha_1 = P(A_1) = \underbrace{P(H)}_{\text{covered}} \cdot \underbrace{P(A_1 \mid H)}_{\text{the target agrees}} = h\,r_1,
+# $$\alpha_1 = P(A_1)
+# = \underbrace{P(H)}_{\text{covered}} \cdot \underbrace{P(A_1 \mid H)}_{\text{the target agrees}} = h\,r_1,
 # \qquad \alpha_i = P(A_i \mid A_{i-1}) = r_i \quad (i \ge 2).$$
 #
-# The second is no oversight.
-# If token $i - 1$ was accepted, there *was* a draft; nothing is left to chance about the hit.
-# So $P(A_i) = h\, r_1 \cdots r_i$, with one $h$.
-# The accepted tokens of a step number $\sum_i \mathbf 1[A_i]$,
-# hence their mean is $\sum_i P(A_i)$, and every step emits one token of the target besides:
+# That $h$ is missing in the second formula is no oversight.
+# If token $i - 1$ was accepted, there *was* a draft, so the hit is certain.
+# Hence $P(A_i) = h\, r_1 \cdots r_i$, with one $h$.
+# A step accepts $\sum_i \mathbf 1[A_i]$ tokens, with mean $\sum_i P(A_i)$,
+# and every step also emits one token of the target:
 #
-# $$E[\text{tokens a step}] = 1 + h A, \qquad A = r_1 + r_1 r_2 + \dots + r_1 \cdots r_\gamma,$$
+# $$E[\text{tokens per step}] = 1 + h A, \qquad A = r_1 + r_1 r_2 + \dots + r_1 \cdots r_\gamma,$$
 #
 # where $A = E[\text{accepted} \mid H]$ is what a hit brings on average.
 # Nothing was assumed: no independence, no constant $\alpha$.
 #
-# **By hand.** Half of the steps hit, a draft has two tokens, $r = (0.8, 0.9)$.
+# **By hand.** Half of the steps hit, a draft has two tokens, and $r = (0.8, 0.9)$.
 # Then $A = 0.8 + 0.72 = 1.52$ and $E = 1 + 0.5 \cdot 1.52 = 1.76$.
-# Had we multiplied coverage in at *every* depth, with $\alpha = (0.4, 0.45)$,
-# we should have got $1 + 0.4 + 0.18 = 1.58$: too few.
+# Multiplying by the coverage at *every* depth,
+# with $\alpha = (0.4, 0.45)$, would give $1 + 0.4 + 0.18 = 1.58$: too few.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -114,22 +115,22 @@ print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]
 # %% [markdown]
 # > **The notes say …** (model-free chapter, section 8.1)
 # > that the acceptance probability at layer $i$ is P(the memory covers the suffix) × P(the target agrees | covered).
-# > At $i = 1$ it is.
-# > At every later depth the first factor is 1, because a step is covered or not *as a whole*.
+# > At $i = 1$ that is right.
+# > At every later depth the first factor is 1, because a step is covered *as a whole* or not at all.
 # > Below we measure how much the difference matters.
 
 # %% [markdown]
 # ## Answers to measure on
 #
-# As in chapter 05: the greedy answer does not depend on the drafter,
+# As in chapter 05, the greedy answer does not depend on the drafter,
 # so it is recorded once, and any drafter is *replayed* against it.
-# Two questions from each of the eight tasks, 48 tokens each.
+# We take two questions from each of the eight tasks, 48 tokens each.
 # The first question of each task is also **raced**:
 # ordinary decoding and three methods on the same prompt, with the clock running.
-# Each has a cache of its own, and they take turns step by step,
-# the one that has written least always next, so that a busy moment of the machine hits all of them alike.
-# Of the second question only the answer is wanted, so it is written with a drafter, which is quicker.
-# The three are the methods whose memory is at hand without preparation; the others join later.
+# Each has a cache of its own, and they take turns step by step:
+# the one that has written least is always next, so that a busy moment of the machine affects all of them alike.
+# Of the second question we need only the answer, so we write it with a drafter, which is quicker.
+# The three are the methods whose memory needs no preparation; the others join later.
 
 # %%
 from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
@@ -196,9 +197,9 @@ print("replayed steps equal the live steps, for every method and task:", all(sam
 # %% [markdown]
 # ## Coverage and regularity, measured apart
 #
-# From a list of steps the two factors are read off by counting.
+# Counting the steps of a list gives the two factors.
 # A hit is a step with more than one row.
-# $r_i$ is the number of hits with at least $i$ accepted tokens over the number with at least $i - 1$.
+# $r_i$ is the number of hits with at least $i$ accepted tokens, divided by the number with at least $i - 1$.
 
 # %%
 DEPTHS = 16
@@ -270,13 +271,13 @@ print(f"a hit brings {(tau(w) - 1) / rates(w)[0]:.2f} and {(tau(q) - 1) / rates(
 
 # %% [markdown]
 # With `min_n` = 1 one known token is enough for a hit, and commas are known everywhere.
-# So coverage says little about a task, as long as such poor hits are counted; compare the two factors just printed.
-# Drafts of the three methods differ in size, too:
-# ten tokens whatever was matched, or, in suffix decoding, only as many as the match is long.
+# So coverage says little about a task as long as such poor hits count; compare the two factors just printed.
+# The drafts differ in size, too:
+# two of the methods draft ten tokens whatever was matched, suffix decoding only as many as the match is long.
 #
 # **By depth.** Is the regularity one number?
 # Here are all tasks together, up to the ten tokens that two of the methods draft.
-# A depth is drawn if at least ten drafts reached it.
+# The figure shows a depth if at least ten drafts reached it.
 
 # %%
 def reached(name):
@@ -306,15 +307,15 @@ print("Acceptance rises behind the first token." if rises else "It does not rise
 
 # %% [markdown]
 # If it rises, the reason is selection: hits are good or bad, and the first token finds out which.
-# Whatever got past it is a copy in progress.
+# Whatever gets past it is a copy in progress.
 # So one constant $\alpha$ is a poor model of a memory, and the formula with $r_i$ is worth its length.
-# Part of what is missing to 1 are drafts that had ended, which counts as not accepted:
+# Regularity stays below 1 partly because drafts end, which counts as not accepted:
 # a short match gives suffix decoding a short draft.
 
 # %% [markdown]
 # ## From hit rate to tokens
 #
-# Three formulas, the same measured $h$ and $r_i$:
+# Here are three formulas for the same measured $h$ and $r_i$:
 #
 # 1. coverage once: $1 + h\,(r_1 + r_1 r_2 + \dots)$;
 # 2. coverage at each depth: $\alpha_i = h\,r_i$;
@@ -352,11 +353,12 @@ figures.save(fig, "10-tokens", alt=alt, model=loaded)
 
 # %% [markdown]
 # Where every step hits, the second formula is right as well.
-# The third can be off on both sides: it starts too low, because it repeats the poor first token,
-# or, with a good first token, does not know that drafts end.
+# The third can err in both directions.
+# Where the first token is poor it repeats that at every depth and comes out too low.
+# Where the first token is good it comes out too high, since it does not know that drafts end.
 #
-# All this is bookkeeping, not prediction: the rates came from the same steps.
-# A prediction takes the rates of *one* question to say what *another* one of the same task will do:
+# All this is bookkeeping, not prediction: the rates come from the same steps.
+# A prediction takes the rates of *one* question and says what *another* question of the same task will do:
 
 # %%
 errors = {}
@@ -368,16 +370,16 @@ for task, found in sorted(errors.items(), key=lambda item: np.mean(np.abs(item[1
 print(f"all tasks      off by {np.mean(np.abs(sum(errors.values(), []))):4.0%} on average")
 
 # %% [markdown]
-# The formula is exact; the rates of a task are not, from one question to the next.
-# Before you quote a hit rate, ask over how many questions it was taken.
+# The formula is exact, but the rates of a task vary from one question to the next.
+# Before you quote a hit rate, ask how many questions it was measured on.
 # Two are few.
 
 # %% [markdown]
 # ## From tokens to time
 #
-# A step with a hit takes $t(q)$, $q$ being the rows of its forward,
-# a step without takes $t_{\text{miss}}$, and each looks up, $t_{\text{draft}}$.
-# Expected tokens over expected time, against one token in $t(1)$:
+# A step with a hit takes $t(q)$, where $q$ is the number of rows of its forward;
+# a step without takes $t_{\text{miss}}$; and every step spends $t_{\text{draft}}$ on the lookup.
+# The speedup is expected tokens over expected time, compared with one token in $t(1)$:
 #
 # $$\text{speedup} = \frac{(1 + h A)\; t(1)}{h\, t_{\text{hit}} + (1 - h)\, t_{\text{miss}} + t_{\text{draft}}},$$
 #
@@ -402,9 +404,9 @@ print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widt
 
 # %% [markdown]
 # Now the race.
-# Predicted: the formula, with the rates of the raced question,
+# *Predicted* is the formula, with the rates of the raced question,
 # $t(q)$ as just measured, and $t_{\text{draft}}$ from the live run.
-# Measured: seconds a token of ordinary decoding over those of the method, reading the prompt left out.
+# *Measured* is the seconds per token of ordinary decoding over those of the method, without the reading of the prompt.
 
 # %%
 def predict(taken, t_draft=0.0):
@@ -431,11 +433,12 @@ for (task, name), live in races.items():
 
 # %% [markdown]
 # The formula does not ask where a draft comes from.
-# So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers:
-# Jacobi and lookahead decoding, whose memory is what the target says on the side; REST, whose memory here
-# are the target's own conversations that come with the package; and the four that draft with a trained model.
-# Those that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same.
-# Ordinary decoding of the same question, from the race, is what their time is compared with.
+# So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers.
+# Jacobi and lookahead decoding remember what the target writes on the side.
+# REST's memory here is the target's own conversations, which come with the package.
+# The other four draft with a trained model.
+# Methods that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same.
+# Their time is compared with ordinary decoding of the same question.
 
 # %%
 from specdec_core.drafters import methods
@@ -518,22 +521,23 @@ torn = [f"{name.replace('_', ' ')} on {task} (τ = {t:.2f}, clock {y:.2f})"
 print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(torn) or "none")
 
 # %% [markdown]
-# What the formula knows is the number of rows and tokens of each kind of step.
-# What it does not know: $t(q)$ also grows with the context, the rows of a tree need a mask that says which
-# of them are of one path, keeping accepted tokens takes time, too, and the machine was not equally quiet all the time.
+# The formula knows the numbers of rows and tokens of each kind of step.
+# It does not know that $t(q)$ also grows with the context, that the rows of a tree need a mask of their paths,
+# that keeping accepted tokens takes time, too, or that the machine was not equally quiet all the time.
 # Each run here is a single one; `specdec race` repeats them.
 
 # %% [markdown]
 # ## Break-even
 #
-# Set the speedup to at least 1 and sort by $h$:
+# Require a speedup of at least 1 and collect the terms with $h$:
 #
-# $$h\,\big(\underbrace{A\,t(1) - (t_{\text{hit}} - t_{\text{miss}})}_{\text{what a hit gains}}\big) \;\ge\; \underbrace{t_{\text{miss}} + t_{\text{draft}} - t(1)}_{\text{what every step pays}}.$$
+# $$h\,\big(\underbrace{A\,t(1) - (t_{\text{hit}} - t_{\text{miss}})}_{\text{what a hit gains}}\big)
+# \;\ge\; \underbrace{t_{\text{miss}} + t_{\text{draft}} - t(1)}_{\text{what every step pays}}.$$
 #
 # **Drafts only on a hit, lookup for free.** The right side is 0 and $h$ cancels:
 # the condition is $A \ge t_{\text{hit}}/t(1) - 1$, which chapter 05 wrote $a \ge r - 1$.
 # There is *no* break-even hit rate.
-# Coverage scales a gain or a loss, and does not turn one into the other.
+# Coverage scales a gain or a loss, and never turns one into the other.
 #
 # **A fixed shape.** Some methods run the same number of rows in every step, whether they have found something or not:
 # the window of lookahead decoding (chapter 07), or a tree that is always filled.
@@ -545,7 +549,7 @@ print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(t
 # Fixed shape: $h^* = 0.3/1.5 = 0.2$.
 # Drafts on a hit: 1.5 is more than 0.3, so any $h$ gains.
 # With a lookup of 0.02 in each step: $h^* = 0.02/(1.5 - 0.3) = 0.0167$.
-# And with $A = 0.2$ a hit loses 0.1, so no $h$ will do.
+# And with $A = 0.2$ a hit loses 0.1, so no $h$ is enough.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -576,10 +580,10 @@ columns = ["task", "A needed", "A brought", "a hit", "predicted", "h"]
 display(Markdown(markdown(rows, [*columns, "h* of a fixed shape", "predicted, fixed shape"])))
 
 # %% [markdown]
-# > **The notes say …** that where nothing repeats prompt lookup falls back to ordinary decoding
+# > **The notes say …** that where nothing repeats, prompt lookup falls back to ordinary decoding
 # > and has paid for a verification in vain (model-free chapter, section 4.3).
 # > A miss has nothing to verify.
-# > It costs $t(1)$, as any step, and the lookup; only a *wrong* draft costs a verification.
+# > It costs $t(1)$, like any ordinary step, and the lookup; only a *wrong* draft costs a verification.
 # > Counted in this run:
 
 # %%
@@ -599,11 +603,11 @@ print(f"the lookup that found nothing: {looked:.3f} ms, {looked / forwards[1]:.2
 # > (section 8.1).
 # > The conclusion does not follow.
 #
-# One drafted token, always there, accepted with probability $\alpha$: it brings $1 + \alpha$ tokens in $t(2)$.
-# That is a gain exactly if $t(2) < (1 + \alpha)\,t(1)$.
-# For longer drafts let each further row cost $s$, so $t(q)/t(1) = 1 + s(q - 1)$.
+# Let there always be one drafted token, accepted with probability $\alpha$.
+# Then a step writes $1 + \alpha$ tokens in $t(2)$, a gain exactly if $t(2) < (1 + \alpha)\,t(1)$.
+# For longer drafts let each further row cost $s$, so that $t(q)/t(1) = 1 + s(q - 1)$ is a straight line.
 # Since $1 + \alpha + \dots + \alpha^\gamma \le 1 + \gamma\alpha$, no $\gamma$ gains if $s \ge \alpha$;
-# and if $s < \alpha$, $\gamma = 1$ does.
+# and if $s < \alpha$, $\gamma = 1$ gains.
 # So on a straight line
 #
 # $$\text{some draft length gains} \quad\iff\quad s < \alpha.$$
@@ -611,7 +615,7 @@ print(f"the lookup that found nothing: {looked:.3f} ms, {looked / forwards[1]:.2
 # *By hand:* $\alpha = 0.3$, $s = 0.2$, $\gamma = 1$: $1.3/1.2 = 1.08$, a gain.
 # With $\gamma = 10$: $E = 1.43$ against $t(11) = 3\,t(1)$, a loss of half.
 # The **length** of the draft was wrong, not the task.
-# By the package, for several slopes and for this machine; in brackets the best $\gamma$:
+# Here is the same from the package, for several slopes and for this machine, with the best $\gamma$ in brackets:
 
 # %%
 from specdec_core.theory import best_gamma_measured, speedup_measured
@@ -637,18 +641,19 @@ pays = f"No length pays at α = {', '.join(map(str, lost))}."
 print(pays if lost else "At α = 0.2, 0.3 and 0.4 some length pays.")
 
 # %% [markdown]
-# What $\alpha$ alone can tell is a bound:
-# without limit on $\gamma$ and with free rows, $E \le 1/(1 - \alpha)$, which is 1.25 and 1.67 at 0.2 and 0.4.
+# All that $\alpha$ alone gives is a bound:
+# with free rows and any $\gamma$, $E \le 1/(1 - \alpha)$, which is 1.25 at 0.2 and 1.67 at 0.4.
 # So little can be *won* there.
-# Whether something is *lost* is up to $t(q)$ and to the length of the draft.
+# (A speedup above this bound means that a few rows were timed below $t(1)$.)
+# Whether something is *lost* depends on $t(q)$ and on the length of the draft.
 
 # %% [markdown]
 # ## The hit-rate map
 #
-# All of it in one picture: coverage to the right, regularity upwards,
-# the predicted speedup on the dashed lines, for drafts of $\gamma$ tokens with this machine's $t(q)$.
-# Each task is put where prompt lookup has it:
-# its coverage, and the *constant* $r$ that would bring as many accepted tokens as its hits did with $\gamma = 10$.
+# Here is all of it in one picture: coverage to the right, regularity upwards,
+# and the predicted speedup on the dashed lines, for drafts of $\gamma$ tokens with this machine's $t(q)$.
+# Each task stands where prompt lookup puts it:
+# at its coverage, and at the *constant* $r$ that would accept as many tokens as its hits did with $\gamma = 10$.
 # Things to find out: which way does $\gamma$ move the break-even line?
 # When is the line level, and what does the box do to it?
 # Where must a task lie so that a fixed shape loses and drafting on a hit gains?
@@ -672,11 +677,11 @@ hit_rate.sliders(costs, points, gamma=10, coverage=h, regularity=r, model=loaded
 # ## Is translation repetitive?
 #
 # > **The notes say …** that summaries, code and *translation* are high in both factors, with $\alpha \approx 0.8$
-# > to $0.9$, and free writing low, with 0.2 to 0.4 (section 8.1; section 4.2 names translation, too).
+# > to $0.9$, and that free writing is low, with 0.2 to 0.4 (section 8.1; section 4.2 names translation, too).
 #
-# "$\alpha$" can be read in three ways: $h\,r_1$, as the note's formula has it; regularity alone,
-# all accepted over all tested tokens at hits; or the constant $\alpha$ that gives the measured τ at $\gamma = 10$.
-# We give the note the best of our three methods in each:
+# "$\alpha$" can be read in three ways: as $h\,r_1$, by the note's formula; as regularity alone, all accepted
+# over all tested tokens of the hits; or as the constant $\alpha$ that gives the measured τ at $\gamma = 10$.
+# In each reading we grant the note the best of our three methods:
 
 # %%
 def readings(taken):
@@ -693,7 +698,8 @@ rows = [[task.replace("_", " "), *(f"{value:.2f}" for value in alphas[task])] fo
 display(Markdown(markdown(rows, ["task", "α₁ = h r₁", "regularity alone", "constant α giving τ"])))
 
 # %% [markdown]
-# And how much of an answer repeats itself (chapter 00): a loop is predicted perfectly by any memory, on any task.
+# And how much of each answer repeats itself (chapter 00)?
+# Any memory predicts a loop perfectly, on any task.
 
 # %%
 def repeated(tokens, n=4):
@@ -732,36 +738,36 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# Two languages share names, numbers and punctuation; those are covered, and they end after a token or two.
-# A *session* of translations from one form or one product's manual would be another matter:
+# Two languages share names, numbers and punctuation; those are covered, and such copies end after a token or two.
+# A *session* of translations from one form or one product's manual would be different:
 # there the memory of chapter 09 holds earlier translations.
-# Which task is repetitive is not a property of its name but of what the memory holds.
+# Whether a task is repetitive depends on what the memory holds, not on the task's name.
 
 # %% [markdown]
 # ## Why they win, why they lose
 #
 # | | coverage | regularity | what follows |
 # |:--|:--|:--|:--|
-# | quoting, editing | a match is there | the copy goes on for long | $A$ far above $t_{\text{hit}}/t(1) - 1$: a gain, the larger the coverage the larger |
-# | summaries, chat, maths | names, numbers, commas | right for a token or so | $A$ near the line: the length of the draft and $t(q)$ decide |
-# | free writing | commas, *of the*; or a loop | mostly wrong | little to win; a loss if wrong drafts are long and rows are not free |
+# | quoting, editing | a match is there | long copies | $A \gg t_{\text{hit}}/t(1) - 1$: a gain that grows with $h$ |
+# | summaries, chat, maths | names, numbers, commas | a token or so | the draft's length and $t(q)$ decide |
+# | free writing | commas, *of the*; or a loop | mostly wrong | little to win; long wrong drafts lose |
 # | anything, memory empty | none | – | ordinary decoding, at ordinary speed |
 #
-# To win more: a larger memory raises coverage (chapters 08 and 09);
-# a longer shortest match raises regularity and lowers coverage; shorter drafts at short matches lower $t_{\text{hit}}$.
-# Chapter 11 combines them.
+# How to win more: a larger memory raises coverage (chapters 08 and 09);
+# a larger `min_n` raises regularity and lowers coverage; shorter drafts after short matches lower $t_{\text{hit}}$.
+# Chapter 11 combines methods.
 #
 # ## Pitfalls
 #
-# - **Coverage twice.** Once a step, not once a token.
-# - **Coverage of what?** Here of *steps*.
+# - **Coverage twice.** It enters once per step, not once per token.
+# - **Coverage of what?** Here it is the coverage of *steps*.
 #   Chapter 05 counted *positions*, also those inside an accepted copy, which are covered well.
-#   The two numbers differ; say which.
-# - **A hit rate without its `min_n`.** With one token as suffix many steps are covered
-#   whose drafts are never accepted, and the rate means little.
+#   The two numbers differ; say which you mean.
+# - **A hit rate without its `min_n`.** If a suffix of one token counts,
+#   many steps are covered whose drafts are never accepted, and the rate means little.
 # - **Acceptance per token drafted** punishes long drafts for ending; acceptance per token *tested* does not.
 #   Neither is $\alpha_1$, which counts misses, too.
-# - **One α for all depths.** It is low first and high behind.
+# - **One α for all depths.** It is low at the first token and higher after it.
 # - **Break-even without $t(q)$.** There is no α, and no hit rate, that wins or loses on every machine.
 # - **Rates from two prompts**, as here: good for learning the model, too few for choosing a method.
 #
@@ -774,7 +780,7 @@ display(Markdown(
 #   A fixed shape needs $h > (t_{\text{hit}}/t(1) - 1)/A$.
 # - A miss costs an ordinary step; a wrong draft costs its rows.
 # - A small α is no loss by itself:
-#   on a straight line some length gains exactly if a row costs less than $\alpha\,t(1)$.
+#   if $t(q)$ is a straight line, some length gains exactly if a row costs less than $\alpha\,t(1)$.
 # - Text that repeats has a large $A$; translation is such text only if its model, or its session, repeats itself.
 #
 # ## Twelve questions
@@ -797,19 +803,19 @@ display(Markdown(
 # **3.** Someone fills the memory with another user's text.
 # What happens to the output, and what to the speed?
 #
-# <details><summary>Answer</summary>Nothing happens to the law of the output:
-# the draft is a point mass, checked against the target, and where it comes from appears nowhere in the argument.
+# <details><summary>Answer</summary>The distribution of the output stays the same:
+# the draft is a point mass, checked against the target, and the argument never uses where it came from.
 # The speed changes with the drafts.
 # (Chapter 05, "Why it is lossless"; chapter 01, "Drafts that were not drawn: point masses".)</details>
 #
 # **4.** Five drafted tokens are all accepted.
-# How many tokens does the step emit, and from which law comes the last?
+# How many tokens does the step emit, and from which distribution does the last one come?
 #
 # <details><summary>Answer</summary>Six; the last is the bonus token, from p at the place after the last draft.
 # (Chapter 05, end of "Why it is lossless"; chapter 01, "A block of drafts, and the bonus token".)</details>
 #
 # **5.** p = (5, 3, 1, 1)/10 and q = (2, 2, 2, 4)/10.
-# How often is a draft from q accepted, and what law does the correction follow?
+# How often is a draft from q accepted, and what is the distribution of the correction?
 #
 # <details><summary>Answer</summary>(2 + 2 + 1 + 1)/10 = 0.6.
 # The residual (p − min(p, q))/(1 − 0.6) = (3, 1, 0, 0)/4.
@@ -817,22 +823,22 @@ display(Markdown(
 #
 # **6.** Why not draw the correction from p itself?
 #
-# <details><summary>Answer</summary>Part of p, namely min(p, q), has been paid by accepted drafts.
-# The correction must pay what is still owed, or the total is not p.
+# <details><summary>Answer</summary>Accepted drafts have already contributed part of p, namely min(p, q).
+# The correction must contribute exactly the rest, or the total is not p.
 # (Chapter 01, "The residual, backwards".)</details>
 #
 # **7.** Why can a forward over eight rows take little longer than one over one row, and where does that end?
 #
 # <details><summary>Answer</summary>The weights are read once, whatever the number of rows;
-# until q* = bF/2B rows the forward waits for the memory, beyond it for the arithmetic.
+# up to q* = bF/2B rows the forward waits for the memory, beyond that for the arithmetic.
 # (Chapter 00, "t(q): the time of a forward with q tokens in it".)</details>
 #
 # **8.** Half of the steps hit, r = (0.8, 0.9).
 # How many tokens does a step emit on average?
-# Why is coverage not multiplied in at the second depth?
+# Why is the second depth not multiplied by the coverage again?
 #
 # <details><summary>Answer</summary>1 + 0.5 (0.8 + 0.72) = 1.76.
-# If the first token was accepted there was a draft; the second cannot miss.
+# If the first token was accepted, there was a draft, so the second cannot miss.
 # (Here, "Two factors".)</details>
 #
 # **9.** A hit brings 0.4 tokens on average and its forward takes 1.3 t(1).
@@ -853,18 +859,19 @@ display(Markdown(
 #
 # **11.** α = 0.3 at every place.
 # Is drafting a loss?
-# Give a t(q) for which it is, and one for which it is not.
+# Give a t(q) for which it is a loss, and one for which it is not.
 #
 # <details><summary>Answer</summary>It depends on t(q).
 # If each further row costs 0.2 t(1), one drafted token gains, 1.3/1.2 = 1.08, and ten lose.
-# If it costs 0.3 or more, every length loses or gains nothing.
+# If a row costs 0.3 t(1) or more, no length gains.
 # (Here, "Is an α of 0.2 to 0.4 a loss?")</details>
 #
 # **12.** Prompt lookup shows τ = 3 on free writing.
-# What do you do before you believe it, and what would you expect otherwise, in the two factors?
+# What do you do before you believe it?
+# And which values of the two factors would you expect instead?
 #
-# <details><summary>Answer</summary>Read the text: it may be a loop, to be seen in the share of repeated 4-grams.
-# Otherwise expect hits on common tokens only, hence little regularity and few accepted tokens a hit.
+# <details><summary>Answer</summary>Read the text: it may be a loop, which the share of repeated 4-grams shows.
+# Otherwise expect hits on common tokens only, hence little regularity and few accepted tokens per hit.
 # (Chapter 00, "A win that is worth nothing"; chapter 05, "Loops:
 # read the text first"; here, "Why they win, why they lose".)</details>
 #
