@@ -219,8 +219,9 @@ def top(weights, c):
 
 
 # %% [markdown]
-# **Why these $c$?** Suppose the corpus speaks for the target: a share $w(v)/R$ of the $R$ continuations begins
-# with the prefix $v$, and the target's next tokens begin with it just as often.
+# **Why these $c$?**
+# Suppose the corpus speaks for the target: a share $w(v)/R$ of the $R$ continuations begins with the prefix $v$,
+# and the target's next tokens begin with it just as often.
 # Node $v$ is accepted exactly if they do.
 # By linearity of expectation,
 #
@@ -858,7 +859,8 @@ show_replay(max((run.trace for *_, run in raced), key=lambda trace: trace.tokens
 # - $c$ is a question of $t(q)$.
 #   On a machine where rows are not free, small trees win.
 #
-# **Can you answer these?** How many comparisons does one bisection take at most in a store of 16 million tokens?
+# **Can you answer these?**
+# How many comparisons does one bisection take at most in a store of 16 million tokens?
 # (24, since $2^{24}$ is 16.8 million.)
 # Why can the $c$ heaviest prefixes be cut off anywhere and still be a tree?
 # (A parent weighs at least as much as its children and is shorter, so it comes before them.)

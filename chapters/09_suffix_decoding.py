@@ -885,7 +885,8 @@ figures.save(fig, "09-bounded", alt=alt, model=loaded)
 #   Within one request it is prompt lookup with counts.
 #   Where nothing returns it finds nothing, and may cost time.
 #
-# **Can you answer these?** A string was followed by x three times and by y once, and x was always followed by z.
+# **Can you answer these?**
+# A string was followed by x three times and by y once, and x was always followed by z.
 # Which three nodes come first, and what is their score? (x 0.75, z 0.75, y 0.25: 1.75.)
 # Why can a tree forget and an automaton not?
 # (Putting a string in adds one to the counts on its path, and that can be undone;

@@ -760,7 +760,8 @@ display(Markdown(
 # ## Pitfalls
 #
 # - **Coverage twice.** It enters once per step, not once per token.
-# - **Coverage of what?** Here it is the coverage of *steps*.
+# - **Coverage of what?**
+#   Here it is the coverage of *steps*.
 #   Chapter 05 counted *positions*, also those inside an accepted copy, which are covered well.
 #   The two numbers differ; say which you mean.
 # - **A hit rate without its `min_n`.** If a suffix of one token counts,

@@ -17,21 +17,22 @@
 # %% [markdown]
 # # 11 · Choosing
 #
-# > **The question of this chapter.** A load, a machine, a batch: which of this book's methods should run there,
-# > with how long a draft, and what would tell us later that it was the wrong one?
+# > **The question of this chapter.** Given a load, a machine and a batch:
+# > which of this book's methods should run, and with how long a draft?
+# > And what would tell us later that the choice was wrong?
 #
 # **Afterwards you can**
 #
-# - put every method on one scale, tokens a step against the time of a step,
+# - put every method on one scale, tokens per step against the time of a step,
 #   and say why the order of τ is not the order of speed;
 # - compare methods on recorded answers, without running the target again, and race only the finalists;
 # - combine a lookup with a model, and say when the combination is slower than its parts;
-# - compute from $t(q, B)$ up to which batch a method pays;
+# - compute from $t(q, B)$ up to which batch size a method pays;
 # - write your choice in the switches of four serving engines,
 #   and keep the four records that show whether it still holds.
 #
 # **Taken for granted:** chapter 00 ($t(q)$, the roofline) and chapter 10 (hit rate, replay, predicted speedup).
-# Of the others only what each method is called and where its draft comes from, which is repeated here.
+# From the other chapters you need only the name of each method and where its draft comes from, which is repeated here.
 #
 # **Time:** 35 minutes of reading.
 # The cells take about two minutes on two CPU cores; run them with nothing else going on, because many use a stopwatch.
@@ -72,20 +73,22 @@ print(loaded.why)
 #
 # Whatever a method does, its run is a list of steps.
 # A step writes some tokens, runs one forward of the target over $q$ rows, and spends some time $d$ on its draft.
-# Let τ be the mean tokens of a step.
-# The **price** of a step is its mean time in units of an ordinary one,
+# Let τ be the mean number of tokens per step.
+# The **price** of a step is its mean time in units of an ordinary step,
 #
 # $$\rho = \frac{\text{mean of } t(q) + d}{t(1)}, \qquad\text{and}\qquad \text{speedup} = \frac{\tau}{\rho},$$
 #
-# for $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many.
-# A trained drafter has a large τ and a large $d$;
-# a lookup has $d \approx 0$ and, when it misses, $q = 1$; a wide tree has a large $q$.
+# because $n$ steps write $n\tau$ tokens in $n\rho\,t(1)$, and ordinary decoding takes $n\tau\,t(1)$ for as many.
+# A trained drafter has a large τ and a large $d$.
+# A lookup has $d \approx 0$ and, when it misses, $q = 1$.
+# A wide tree has a large $q$.
 # All of this ends up in two numbers, and a method is worth using exactly if $\tau > \rho$.
 #
-# **By hand.** Half of the steps have 1 row, the other half 5;
-# $t(5) = 1.4\,t(1)$; each step drafts for $0.05\,t(1)$; two tokens a step.
-# Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$ and the speedup is $2/1.25 = 1.6$.
-# A model with $\tau = 3$ and $d = 1.5\,t(1)$ on 5 rows has $\rho = 2.9$: more tokens, and nearly nothing gained, 1.03.
+# **By hand.** Half of the steps have 1 row, the other half 5; $t(5) = 1.4\,t(1)$;
+# each step spends $0.05\,t(1)$ on its draft and writes two tokens on average.
+# Then $\rho = (1 + 1.4)/2 + 0.05 = 1.25$, and the speedup is $2/1.25 = 1.6$.
+# A model with $\tau = 3$ and $d = 1.5\,t(1)$ on 5 rows has $\rho = 2.9$:
+# it writes more tokens and gains nearly nothing, 1.03.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -99,14 +102,15 @@ print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
 # %% [markdown]
 # ## The same answers for all
 #
-# One question from each of the eight tasks, answered once by ordinary decoding.
+# Ordinary decoding answers one question from each of the eight tasks.
 # Greedy answers do not depend on the drafter,
-# so that every drafter which reads tokens can be replayed on them, as in chapter 10.
-# Two things are new.
+# so every drafter that reads tokens can be replayed on them, as in chapter 10.
+# One thing is new.
 # Heads and feature drafters read the target's *states*,
-# so those of each answer are kept as well, from one forward over the finished text.
-# And the replay goes through the package's own loop, with a recording in the target's place: whatever a drafter does,
-# combinations included, it meets what it would meet live, and its drafting is timed on the way.
+# so we keep those of each answer as well, from one forward over the finished text.
+# The replay is a run of the usual loop, with a recording in the target's place.
+# Whatever a drafter does, combinations included,
+# it meets what it would meet live, and the loop times its drafting on the way.
 
 # %%
 from specdec_core.core.engine import generate
@@ -123,9 +127,9 @@ states = {task: lm.prefill(text, needs_hidden=True) for task, text in texts.item
 print(f"{len(plain)} answers, {sum(len(run.tokens) for run in plain.values())} tokens")
 
 # %% [markdown]
-# Then $t(q, B)$, for later with several sequences in a forward.
-# Where a forward seemed to take longer than one of more rows, the machine was busy with something else;
-# we take the shorter time.
+# Then we measure $t(q, B)$, the time of a forward with $q$ rows for each of $B$ sequences; larger $B$ are for later.
+# Where a forward seemed to take longer than one of more rows,
+# the machine was busy with something else, and we take the shorter time.
 # Then no prediction can exceed τ.
 
 # %%
@@ -194,11 +198,11 @@ def replay(drafter):
 
 
 # %% [markdown]
-# The list of methods is the package's registry, each with its default settings.
-# Two things have to be brought along.
-# REST needs a datastore, which we build here in memory, of code that every machine has (chapter 08).
-# The trained drafters need weights, which belong to one target:
-# where the weights for this target are missing, the method is left out, and said to be.
+# The methods are those of the package's registry, each with its default settings.
+# Two of their needs must be met first.
+# REST needs a datastore, which we build here in memory, from code that every machine has (chapter 08).
+# The trained drafters need weights, which belong to one target.
+# If the weights for this target are missing, the method is left out, and the cell says so.
 
 # %%
 from specdec_core.stores import SuffixStore
@@ -239,8 +243,8 @@ print(f"datastore: {len(store):,} tokens; without weights for this target: {', '
 # Two methods cannot be replayed:
 # Jacobi and lookahead decoding read what the target says *after a wrong token*, and no recording has that.
 # They run live.
-# All others are replayed, each with one drafter for the eight answers in turn,
-# so that suffix decoding may remember the earlier ones.
+# All others are replayed.
+# One drafter goes through the eight answers in turn, so that suffix decoding may remember the earlier ones.
 
 # %%
 LIVE = ("jacobi", "lookahead")
@@ -268,7 +272,7 @@ steps = {name: {task: steps_of(run, name in MODELS) for task, run in by_task.ite
 # %% [markdown]
 # ## All methods, all tasks
 #
-# First the steps: τ, which does not depend on the machine (but for `adaptive`, which looks at $t(q)$).
+# First the steps: τ, which does not depend on the machine (except for `adaptive`, which looks at $t(q)$).
 
 # %%
 def plainly(name):
@@ -279,7 +283,7 @@ rows = [[plainly(name), *(f"{steps[name][task].tau:.2f}" for task in TASKS)] for
 display(Markdown(markdown(rows, ["method", *map(plainly, TASKS)])))
 
 # %% [markdown]
-# Then the clock: the speedup predicted from each step's rows by the measured $t(q)$,
+# Then the clock: the speedup predicted from the rows of each step and the measured $t(q)$,
 # plus the time that drafting took in the replay.
 
 # %%
@@ -322,19 +326,19 @@ display(Markdown(
 
 # %% [markdown]
 # *Every ray is one speedup; the heavy one is break-even.*
-# A method moves up by better drafts and left by cheaper ones;
-# on a machine where rows and drafting cost less, all points slide to the left, by different amounts.
-# That is why a ranking in a paper is a ranking on its machine.
+# Better drafts move a method up, cheaper ones move it left.
+# On a machine where rows and drafting cost less, all points slide to the left, by different amounts.
+# That is why the ranking of a paper is a ranking on the paper's machine.
 #
-# Two means are in use.
-# τ/ρ of this figure is pooled, all tokens over all time, so that slow tasks weigh more.
-# Where a *mean over the tasks* is given below, it is the geometric mean of their speedups, each task counting alike;
+# We use two means.
+# τ/ρ in this figure is pooled, all tokens over all time, so that slow tasks weigh more.
+# A *mean over the tasks*, below, is the geometric mean of their speedups, in which all tasks count alike;
 # a few large gains lift it further.
 #
 # ### A paragraph each
 #
-# What each needs and where its draft comes from does not depend on the run.
-# The rest does, and is written by the cell.
+# What each method needs and where its draft comes from does not depend on the run.
+# The rest does, and the cell writes it.
 
 # %%
 ABOUT = {
@@ -377,15 +381,15 @@ def paragraph_on(name):
 display(Markdown("\n\n".join(paragraph_on(name) for name in order)))
 
 # %% [markdown]
-# One question a task and answers this short are enough to *see* how the methods differ.
-# They are too few to choose by; that is what *A procedure*, below, is for.
+# One short answer per task is enough to *see* how the methods differ.
+# It is too little to choose by; that is what *A procedure*, below, is for.
 #
 # ## Model-free against trained
 #
 # The two families fail differently.
 # A lookup depends on the *text*: without a copy, there is nothing to find.
 # A trained drafter depends on its *training*: it drafts everywhere, and pays for that in every step.
-# So look at the first drafted token, over all steps, misses included: $\alpha_1$ of chapter 10.
+# So look at the first drafted token over all steps, misses included: $\alpha_1$ of chapter 10.
 
 # %%
 def alpha_1(name, task):
@@ -433,10 +437,10 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# This book's drafters have seen little text, their cards say how much (chapter 04).
-# More training may raise what is accepted; it does not change the price of a step.
-# So ask of any trained drafter first what it would gain if *everything* were accepted:
-# $(\gamma + 1)/\rho$, with γ the depth of its draft.
+# This book's drafters have seen little text; their cards say how much (chapter 04).
+# More training may raise the acceptance, but does not change the price of a step.
+# So first ask of any trained drafter what it would gain if *everything* were accepted:
+# $(\gamma + 1)/\rho$, where γ is the depth of its draft.
 # If that is not enough, no training will help.
 
 # %%
@@ -451,19 +455,20 @@ if not trained:
 # %% [markdown]
 # ## Lookup first, a model when it misses
 #
-# A lookup costs nothing when it misses, and a model has an answer always.
-# So ask the lookup first: a **cascade**.
-# Let a share $h$ of the steps be the lookup's, with $T_1$ tokens at a price $\rho_1$ each,
-# and the others the model's, with $T_2$ at $\rho_2$.
-# Tokens over time:
+# A lookup costs nothing when it misses, and a model always has an answer.
+# So ask the lookup first: this is a **cascade**.
+# Let a share $h$ of the steps be the lookup's, each with $T_1$ tokens at a price of $\rho_1$,
+# and the others the model's, with $T_2$ tokens at $\rho_2$.
+# Tokens over time give
 #
 # $$\text{speedup} = \frac{h\,T_1 + (1 - h)\,T_2}{h\,\rho_1 + (1 - h)\,\rho_2},$$
 #
 # which lies *between* $T_1/\rho_1$ and $T_2/\rho_2$, as every such quotient does.
-# The cascade beats the model alone exactly if a lookup's hit is worth more, in tokens over time,
-# than the model's step (if the model does as well on the steps left to it as on all).
-# **Any hit hides the model.** A lookup
-# that fires on every comma takes the step away from a drafter that would have done better.
+# The cascade beats the model alone exactly if a hit of the lookup is worth more,
+# in tokens over time, than a step of the model.
+# (This assumes that the model does as well on the steps left to it as on all steps.)
+# **Any hit hides the model.**
+# A lookup that fires on every comma takes the step away from a drafter that would have done better.
 #
 # **By hand.** $h = 0.4$; the model has $T_2 = 2$ at $\rho_2 = 1.6$, a rate of 1.25.
 # Good hits, $T_1 = 2.5$ at $\rho_1 = 1.25$: $(1.0 + 1.2)/(0.5 + 0.96) = 1.51$, better than the model alone.
@@ -479,9 +484,10 @@ good, poor = (cascade_speedup(0.4, T_1, 1.25, 2.0, 1.6) for T_1 in (2.5, 1.3))
 print(f"good hits {good:.2f}, poor hits {poor:.2f}, no lookup {2.0 / 1.6:.2f}")
 
 # %% [markdown]
-# The knob is the shortest match that counts as a hit, `min_n`.
-# Behind prompt lookup we put the best trained drafter (or, without weights, the best other lookup), and sweep it.
-# All replayed; the third column is the worth of a hit, $T_1/\rho_1$:
+# The knob is `min_n`, the shortest match that counts as a hit.
+# We put the best trained drafter behind prompt lookup (or, without weights, the best other lookup), and vary `min_n`.
+# All runs are replayed.
+# The third column is the worth of a hit, $T_1/\rho_1$:
 
 # %%
 from specdec_core.drafters import Cascade, PromptLookup
@@ -524,20 +530,20 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# By name it is `cascade:first=prompt_lookup,second=eagle`, with default settings of both;
-# in code any two drafters, as above.
-# Both observe every step, so that the model has the whole text in its cache when it is asked again:
-# it reads what it missed in one forward.
+# By name the combination is `cascade:first=prompt_lookup,second=eagle`, with the default settings of both;
+# in code it takes any two drafters, as above.
+# Both drafters observe every step.
+# When the model is asked again, it reads what it missed in one forward, so that its cache holds the whole text.
 #
 # ## Drafting only when it pays
 #
 # The other remedy for a poor draft is not to make it.
-# `Adaptive` keeps, for each place of the draft, a running mean of how often it was accepted lately; with $t(q)$ it
-# computes for every length $m$ the rate $(1 + a(m))\,/\,(t(m + 1) + d(m))$ and takes the best, $m = 0$ among them.
-# For a lookup that costs nothing to watch:
-# the text that comes anyway tells what a draft that was not made would have been worth.
-# For a drafter that costs something, now and then a trial does.
-# We give it suffix decoding, its default, and the trained drafter, whose $d$ is the time measured above:
+# For each place of the draft, `Adaptive` keeps a running mean of how often it was accepted lately.
+# With $t(q)$ it computes the rate $(1 + a(m))\,/\,(t(m + 1) + d(m))$ for every length $m$,
+# and takes the best, $m = 0$ included.
+# A lookup can be watched at no cost: the text itself shows what a draft that was not used would have been worth.
+# A drafter that costs something gets a trial now and then.
+# We give `Adaptive` suffix decoding, its default, and then the trained drafter, whose $d$ is the time measured above:
 
 # %%
 from specdec_core.drafters import Adaptive
@@ -565,29 +571,30 @@ for name in dict.fromkeys(name for name, _ in versions):
     print(f"{plainly(name)}: mean {plain_mean:.2f} as it is, {adapted:.2f} adaptive: {verdict} by choosing")
 
 # %% [markdown]
-# What it protects against is a task on which drafts fail for long;
-# what it costs is the first steps of each kind, in which it has to find out.
-# The answers here are short for that.
+# It protects against a task on which drafts fail for long.
+# It costs the first steps of each kind, in which it has to find out; the answers here are short for that.
 # Nothing is timed while it runs: with the same $t(q)$ it makes the same choices, so a run can be repeated.
 #
 # ## What a batch does to it
 #
-# Up to here one sequence had the machine to itself.
-# A server puts $B$ of them into one forward, and drafts turn $B$ rows into $Bq$.
-# Take the roofline of chapter 00: a forward over $n$ rows takes $\max(1, n/q^*)$,
-# in units of the time to read the weights; $q^*$ is the row at which computing becomes the bottleneck.
-# With τ tokens a step from $q$ rows and free drafts,
+# So far one sequence had the machine to itself.
+# A server puts $B$ sequences into one forward, and drafts turn $B$ rows into $Bq$.
+# Take the roofline of chapter 00: in units of the time to read the weights, a forward
+# over $n$ rows takes $\max(1, n/q^*)$, where $q^*$ is the number of rows from which on computing is the bottleneck.
+# With τ tokens per step from $q$ rows and free drafts,
 #
-# $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/q^*)}{\max(1, Bq/q^*)} = \begin{cases}\tau & B \le q^*/q \quad\text{(rows are free)}\\ \tau\, q^*/(Bq) & q^*/q \le B \le q^*\\ \tau/q & B \ge q^* \quad\text{(every row costs)}\end{cases}$$
+# $$\text{speedup}(B) = \tau \cdot \frac{\max(1, B/q^*)}{\max(1, Bq/q^*)} = \begin{cases}
+# \tau & B \le q^*/q \quad\text{(rows are free)}\\
+# \tau\, q^*/(Bq) & q^*/q \le B \le q^*\\
+# \tau/q & B \ge q^* \quad\text{(every row costs)}\end{cases}$$
 #
 # It is a gain until
 #
 # $$B^* = q^* \cdot \frac{\tau}{q}.$$
 #
-# For $\tau \le q$ always: a step cannot write more tokens than it has rows.
-# So **on a busy enough machine every method loses**, whatever its acceptance,
-# and what decides how long it holds is $\tau/q$, the tokens a *row* yields.
-# Not τ.
+# Since a step cannot write more tokens than it has rows, $\tau \le q$ always.
+# So **on a busy enough machine every method loses**, whatever its acceptance.
+# How long a method holds out is decided not by τ but by $\tau/q$, the tokens per *row*.
 # Long drafts and wide trees raise τ and lower $\tau/q$.
 #
 # **By hand.** $q^* = 40$.
@@ -605,12 +612,12 @@ for name, one in two.items():
     print(f"{name}: B* = {40 * one.tau / one.rows[0]:4.1f}; speedup   {values}")
 
 # %% [markdown]
-# **Measured.** `costs.measure` has timed forwards in which several sequences,
-# each with its own cache, share the rows: $t(q, B)$.
+# **Measured.** We have timed forwards in which several sequences, each with its own cache, share the rows: $t(q, B)$.
 # The speedups are *predicted* from it, since the loop of this package decodes one sequence at a time.
-# Sequences of a batch take different steps, so the rows of $B$ recorded steps, drawn at random, are added up.
-# A drafter's model is run for the batch as well, and we let it grow as the target's own one-row forward does,
-# $d\,t(1, B)/t(1)$; searches are made one after the other, $B\,d$.
+# Sequences of a batch take different steps, so we add up the rows of $B$ recorded steps, drawn at random.
+# A drafter's model runs for the whole batch as well;
+# we let its time grow as the target's one-row forward does, $d\,t(1, B)/t(1)$.
+# Searches run one after the other and take $B\,d$.
 
 # %%
 SIZES = [part.batch for part in costs.by_batch]
@@ -673,15 +680,16 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# Engines therefore let the length of a draft depend on the batch, or stop drafting above some load.
+# Therefore some engines let the length of a draft depend on the batch, or stop drafting above some load.
 # If yours has no such switch, choose for the batch that it runs *most of the time*,
 # not for the benchmark with one request.
 #
 # ## Choose yourself
 #
-# All of the above in one picture: a task, a batch, and the costs of a forward:
-# measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$).
-# Things to find out: which method wins on a GPU-like machine that loses here?
+# Here is all of the above in one picture.
+# Choose a task, a batch, and the costs of a forward:
+# those measured here, or rooflines with $q^*$ at 8, 64 and 256 rows (drafting then keeps its price relative to $t(1)$).
+# Things to find out: which method loses here and wins on a GPU-like machine?
 # Which winner changes first as the batch grows?
 # On which task is no choice good?
 
@@ -693,9 +701,9 @@ choosing.chooser({task: {name: steps[name][task] for name in order} for task in 
 # %% [markdown]
 # ## The finalists, live
 #
-# A prediction chooses whom to race, and does not replace the race.
-# The best model-free method, the best trained one and the better combination decode the eight prompts for real, in
-# turns, each beginning at another place in the order from task to task (`specdec race` does the same and repeats it).
+# A prediction chooses whom to race; it does not replace the race.
+# The best model-free method, the best trained one and the better combination now decode the eight prompts live.
+# They take turns, and each task begins with another method (`specdec race` does the same and repeats it).
 
 # %%
 from specdec_core.race.bench import rotated
@@ -754,14 +762,12 @@ won = f"{plainly(winner)} wins, {final[winner]:.2f}"
 print("Over these eight questions", won if final[winner] > 1 else "no finalist gains: decode without drafts")
 
 # %% [markdown]
-# One run each: a difference of a few per cent means nothing.
-# Answers that are not token for token those of ordinary decoding parted from them at a near tie of two logits,
-# which rounding decided (chapter 12).
+# Each is one run, so a difference of a few per cent means nothing.
 #
-# And was the *replay* the live run?
-# The steps are the same as long as the answers are, with two exceptions:
-# a trained drafter that reads states which were rounded in another forward may draft another token,
-# at a near tie of its own; and a drafter that remembers the session may have seen another answer before.
+# And did the *replay* match the live run?
+# The steps are the same as long as the answers are, with two exceptions.
+# A trained drafter reads states, and states rounded in another forward may change its draft at a near tie.
+# And a drafter that remembers the session may have seen another answer before.
 
 # %%
 def taken(trace):
@@ -787,7 +793,7 @@ display(Markdown(
 # %% [markdown]
 # ## The same switches elsewhere
 #
-# What you have chosen here has to be said to an engine in its own words.
+# You must tell an engine your choice in its own words.
 # The package writes them, from the sources and documentation of these releases:
 
 # %%
@@ -815,28 +821,29 @@ wanted = dict.fromkeys([chosen[0], *(trained and [max(trained, key=mean.__getite
 display(Markdown("\n".join(lines(name) for name in wanted)))
 
 # %% [markdown]
-# Versions are part of the answer: between two of them switches are renamed and methods dropped.
-# The defaults differ, too; give the lengths.
-# And an engine's *name* for a method does not say what it drafts: several have no tree, or one memory for all requests.
+# Versions are part of the answer: from one version to the next, switches are renamed and methods dropped.
+# The defaults differ, too, so give the lengths.
+# And an engine's *name* for a method does not say what it drafts:
+# several engines have no tree, or one memory for all requests.
 #
 # ## What to record
 #
-# A choice is made once, the load changes every day.
-# Four records tell whether it still holds, and each catches what the others do not.
+# You choose once, but the load changes every day.
+# Four records tell whether the choice still holds, and each catches what the others miss.
 #
 # | record | catches | unseen without it |
 # |:--|:--|:--|
-# | the distribution of tokens a step | a change of the text; a draft that is too long | a mean of 3 may be 3, 3, 3, 3 or 1, 1, 1, 9 |
-# | time of a round, by phase, with its high quantiles | slow drafting, wide forwards, larger batches | τ rises while the clock stands still |
-# | end-to-end throughput, prompts included | what the user gets | decoding is not all: prompts have to be read |
-# | memory | caches and weights that took the place of sequences | a gain a request, a loss in requests at a time |
+# | distribution of tokens per step | other text; drafts too long | a mean of 3 may be 3, 3, 3, 3 or 1, 1, 1, 9 |
+# | time of a step by phase, high quantiles | slow drafts, wide forwards, larger batches | τ rises, the speed does not |
+# | end-to-end throughput, prompts included | what the user gets | decoding is not all: prompts must be read |
+# | memory | caches and weights that displace sequences | faster requests, but fewer at a time |
 #
-# **Why the distribution.** A chain cut to γ drafts keeps $\min(k, \gamma)$ of its $k$ accepted ones.
-# So the shares $P(k \ge i)$ that were recorded with a long draft give τ for *every shorter one*:
+# **Why the distribution.** A chain that is cut to γ tokens keeps $\min(k, \gamma)$ of its $k$ accepted tokens.
+# So the shares $P(k \ge i)$ recorded with a long draft give τ for *every shorter one*:
 # $\tau(\gamma) = 1 + \sum_{i \le \gamma} P(k \ge i)$.
-# *By hand:* from the lengths 1, 1, 1, 9 a cut to two drafts leaves 1, 1, 1, 3, τ = 1.5;
-# from 3, 3, 3, 3 it leaves all, τ = 3.
-# One mean, two decisions.
+# *By hand:* cutting to two drafted tokens turns the lengths 1, 1, 1, 9 into 1, 1, 1, 3, so τ = 1.5;
+# the lengths 3, 3, 3, 3 stay as they are, τ = 3.
+# The same mean leads to two decisions.
 # (If you record an acceptance rate beside it, divide by the tokens that were *tested*:
 # those behind the first rejection were not.)
 
@@ -896,10 +903,10 @@ display(Markdown(
 # %% [markdown]
 # In production there is no baseline beside the method.
 # But $t(1)$ was measured when the server started, and the records give the rest:
-# speedup ≈ τ · $t(1)$ / mean time of a round.
-# Checked against the race, which had its baseline,
-# the estimate is off by as much as $t(1)$ has moved since then: renew it now and then.
-# And the shares of the first record, put to use:
+# speedup ≈ τ · $t(1)$ / mean time of a step.
+# We check this against the race, which has its baseline.
+# The estimate is off by as much as $t(1)$ has changed in the meantime, so renew it now and then.
+# The cell also puts the shares of the first record to use:
 
 # %%
 from specdec_core.theory import best_gamma_measured
@@ -920,34 +927,36 @@ print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); 
 
 # %% [markdown]
 # vLLM reports the mean of the first record as *mean acceptance length*,
-# the bonus token included, and acceptance by position; the other three you keep yourself.
-# Memory is the record that is forgotten: a draft model's cache and weights are taken from the room for sequences,
+# the bonus token included, and acceptance by position.
+# The other three records you must keep yourself.
+# Memory is the one that people forget: a draft model's cache and weights take room from sequences,
 # and on a full server one sequence less may cost more than a draft brings.
 #
 # ## A procedure
 #
-# 1. **Collect prompts of yours**, fifty or so, as they come: `{"id": ..., "task": ..., "turns": [...]}`, one a line.
-#    No benchmark stands in for them.
+# 1. **Collect your own prompts**, fifty or so, as they come: `{"id": ..., "task": ..., "turns": [...]}`, one per line.
+#    No benchmark replaces them.
 # 2. **Measure the machine:** `specdec costs --batches 1,4,16` prints $t(q, B)$.
 #    If $t(5)$ is 1.5 $t(1)$ at the batch that you serve,
-#    drafts of four tokens must bring half a token each step to break even.
-#    If nothing plausible does, stop here.
+#    drafts of four tokens must bring half a token per step to break even.
+#    If no method can plausibly do that, stop here.
 # 3. **Ask:** `specdec recommend --questions yours.jsonl --minutes 5`.
-#    It races all methods that can run, halves the field twice, varies the length of the drafts that are left,
-#    and names the fastest *whose gain is beyond its spread*; otherwise it says to stay autoregressive.
-# 4. **Read its paragraph to the end.** It says below which acceptance the choice stops paying.
+#    It races all methods that can run, halves the field twice,
+#    varies the draft lengths of those left, and names the fastest *whose gain exceeds its spread*.
+#    If there is none, it says to stay autoregressive.
+# 4. **Read its paragraph to the end.** It says below which acceptance the choice no longer pays.
 #    That number is your alarm.
-# 5. **Do the answers repeat their input,
-#    or one another?** If so try `suffix_decoding` and a cascade before any training.
-#    If not, a trained drafter is what is left; compute $(\gamma + 1)/\rho$ first.
+# 5. **Do the answers repeat their input, or one another?**
+#    If so, try `suffix_decoding` and a cascade before any training.
+#    If not, only a trained drafter is left; compute $(\gamma + 1)/\rho$ first.
 # 6. **Batch.** Its table has τ as *tokens/call*; $q$ is 1 + hit rate × length of the draft.
 #    The gain ends near $q^*\tau/q$, with $q^*$ from step 2.
 # 7. **Move it to your engine** with the lines that it prints, and measure again there.
 # 8. **Record** the four things, and repeat 3 when the first record moves.
 #
-# Step 3, here, on one task, with two methods and seconds for minutes, so that it fits into a chapter.
-# (A pass for which the time is too short is left out; the next may still run.
-# And in answers this short their end matters:
+# Here is step 3 on one task, with two methods, and seconds in place of minutes so that it fits into a chapter.
+# (A pass that does not fit into the time is left out; the next may still run.
+# And such short answers feel their end:
 # draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
 
 # %%
@@ -966,40 +975,41 @@ display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), CO
 #
 # - **Choosing by τ.** It leaves out the price.
 #   Choosing by acceptance rate leaves out the length as well.
-# - **Choosing on one question.** Rates of one question are not those of the next (chapter 10);
-#   the number that made a choice looks better than it will be, because it was chosen.
-# - **A loop as evidence.** An answer that repeats itself is predicted by everything (chapter 00).
+# - **Choosing on one question.** The rates of one question are not those of the next (chapter 10).
+#   And the number that decided a choice looks better than it will be, because it was chosen for being large.
+# - **A loop as evidence.** Every method predicts an answer that repeats itself (chapter 00).
 #   Read the answers.
-# - **A benchmark at batch 1 for a server.** What pays for one request may cost at sixteen.
+# - **A benchmark at batch 1 for a server.** What pays for one request may lose at sixteen.
 # - **A baseline from another engine.** Compare with autoregressive decoding in the *same* loop, warm, in turns.
 # - **A lookup in front of a model, unmeasured.** Each of its hits takes a step from the model.
 #   Sweep `min_n` on your prompts, and compare with both parts alone.
 # - **Forgetting what training costs,** and that it has to be repeated with every new target.
-# - **Settings of another machine.** Sixty nodes are right where rows are free.
+# - **Settings from another machine.** Sixty nodes are right where rows are free.
 #
 # ## Summary
 #
-# - Speedup is $\tau/\rho$: tokens a step over the price of a step.
+# - Speedup is $\tau/\rho$: tokens per step over the price of a step.
 #   Rankings by τ and by speed differ.
-# - On recorded answers with recorded states all methods but Jacobi and lookahead can be replayed;
-#   race the finalists only.
+# - With recorded answers and states, all methods except Jacobi and lookahead can be replayed; race only the finalists.
 # - Model-free methods depend on the text, trained ones on their training and on the price of their draft.
 #   $(\gamma + 1)/\rho$ bounds what training can bring.
-# - A cascade lies between its two kinds of steps.
+# - The speedup of a cascade lies between those of its two kinds of steps.
 #   It needs a first drafter whose hits are good.
 # - Adaptive drafting bounds the loss on text where drafts fail.
-# - In a batch the gain ends near $B^* = q^*\tau/q$: tokens a *row* decide.
-# - Record the distribution of tokens a step, the time of a round, throughput and memory.
+# - In a batch the gain ends near $B^* = q^*\tau/q$: the tokens per *row* decide.
+# - Record the distribution of tokens per step, the time of a step, throughput and memory.
 #
-# **Can you answer these?** Method X has τ = 2.4 and $\rho = 1.9$, method Y τ = 1.5 and $\rho = 1.1$: which is faster?
+# **Can you answer these?**
+# Method X has τ = 2.4 and $\rho = 1.9$, method Y τ = 1.5 and $\rho = 1.1$: which is faster?
 # (Y: 1.36 against 1.26.)
 # $q^* = 100$; a tree of 24 nodes has τ = 2.5.
 # Up to which batch does it pay?
 # ($B^* = 100 \cdot 2.5/25 = 10$.)
-# A hit of your lookup brings 1.2 tokens in 1.15, your model 2 in 1.5.
+# A hit of your lookup writes 1.2 tokens at a price of 1.15, your model 2 at 1.5.
 # Should the lookup come first?
 # (No: 1.04 is less than 1.33; raise `min_n`.)
-# You have recorded that steps write 1, 1, 1 and 9 tokens in turn; should the draft be cut to two?
+# You have recorded that steps write 1, 1, 1 and 9 tokens in turn.
+# Should you cut the draft to two tokens?
 # (Only if a row costs much: it lowers τ from 3 to 1.5.)
 #
 # ## Further reading

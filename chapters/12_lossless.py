@@ -17,25 +17,25 @@
 # %% [markdown]
 # # 12 · Lossless, really?
 #
-# > **The question of this chapter.** The theorem of this book is about laws, and it was proved with real numbers.
+# > **The question of this chapter.** The theorem of this book is about distributions, and its proof uses real numbers.
 # > A computer rounds.
-# > Does a speculative run give the tokens of ordinary decoding,
-# > how soon does it part from them if not, and is anything lost then?
+# > Does a speculative run give the tokens of ordinary decoding?
+# > If not, how soon does it diverge from them, and is anything lost then?
 #
 # **Afterwards you can**
 #
-# - say which of four claims somebody makes who says "lossless", and which of them follows from which;
+# - tell apart four claims that "lossless" may mean, and say which of them follows from which;
 # - explain why the number of rows in a forward changes the logits, and by how much in float32 and in bfloat16;
-# - predict from two measured numbers how many tokens pass before a greedy answer parts from the autoregressive one;
-# - say what it takes to get the same bits from forwards of any width, and what that costs;
+# - predict from two measured numbers after how many tokens a greedy answer diverges from the autoregressive one;
+# - say how to get the same bits from forwards of any width, and what that costs;
 # - read a table of ROUGE scores as evidence for losslessness, and say how little it proves.
 #
-# **Taken for granted:** chapter 01 (the law of the output, point-mass drafts),
+# **Taken for granted:** chapter 01 (the distribution of the output, point-mass drafts),
 # chapter 05 (prompt lookup), and from chapter 00 what a forward over several rows is.
 #
 # **Time:** 25 minutes of reading.
-# The cells take about two minutes on two CPU cores;
-# more on a processor that has no bfloat16 arithmetic and has to imitate it.
+# The cells take about two minutes on two CPU cores,
+# and longer on a processor without bfloat16 arithmetic, which must imitate it.
 
 # %% [markdown]
 # ## Set up
@@ -55,7 +55,7 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %% [markdown]
-# The same model twice: once in float32, once in bfloat16, the format in which most models are served.
+# We load the same model twice: in float32, and in bfloat16, the format in which most models are served.
 
 # %%
 import matplotlib.pyplot as plt
@@ -78,27 +78,28 @@ for model in models.values():
 # %% [markdown]
 # ## Four claims
 #
-# "Lossless" is said of four things:
+# "Lossless" can mean four things.
+# (*Law* is short for the distribution of the output.)
 #
 # | claim | about | why it should hold |
 # |:--|:--|:--|
 # | **same law** | the distribution of the output | the theorem of chapter 01, for real numbers |
 # | **same tokens** | one greedy answer, or one answer for one seed | a consequence, if both runs compute the same numbers |
-# | **same bits** | every logit that a token was chosen from | nothing in the theorem; a property of a program on a machine |
+# | **same bits** | every logit that a token was chosen from | not by the theorem: it depends on program and machine |
 # | **same quality** | a mean score over many answers | a consequence of the same law |
 #
-# Same bits give the same tokens, whatever is done with the logits, as long as it is the same.
-# Same tokens give the same scores.
-# The same law gives the same *expected* score, and for greedy decoding, whose law is a point, the same tokens.
-# None of these arrows can be turned round: equal tokens come from unequal bits all the time,
+# The same bits give the same tokens, if both runs do the same with the logits.
+# The same tokens give the same scores.
+# The same law gives the same *expected* score, and for greedy decoding, whose law is a point mass, the same tokens.
+# None of these implications can be reversed: equal tokens come from unequal bits all the time,
 # equal scores from unequal texts, and equal mean scores from unequal laws.
 #
-# The chapter goes through the table from the numbers upwards.
+# The chapter starts with the numbers and works up through the table.
 
 # %% [markdown]
 # ## Numbers have a spacing
 #
-# A format with $b$ bits in its significand holds, between $2^e$ and $2^{e+1}$, numbers that lie $2^{e-b+1}$ apart.
+# Between $2^e$ and $2^{e+1}$, the numbers of a format with $b$ bits in its significand lie $2^{e-b+1}$ apart.
 # Every result is rounded to one of them; half-way cases go to the number whose last bit is 0.
 # float32 has $b = 24$, bfloat16 has $b = 8$ and keeps float32's range of exponents.
 #
@@ -129,14 +130,14 @@ for name, bits in theory.BITS.items():
 # Ordinary decoding runs forwards of one row.
 # A step that checks $\gamma$ drafted tokens runs $\gamma + 1$ rows.
 # The formula for each row is the same; the program is not.
-# A product of a matrix and *one* vector is computed by other code than a product of two matrices;
-# that code cuts the sums into pieces of other sizes, and adds the pieces in another order.
+# The product of a matrix and *one* vector runs other code than the product of two matrices.
+# That code cuts the sums into pieces of other sizes, and adds the pieces in another order.
 # Attention sums over keys in blocks, and where a block ends depends on how many keys there are.
 #
-# To see it alone, take answers that are known and read them again:
+# To see this effect alone, take known answers and read them again:
 # the same tokens at the same places, once in forwards of one row, then of 2, 8 and 32 rows.
-# That is a run in which every draft is right.
-# The answers are to six short prompts.
+# The wider readings are runs in which every draft is right.
+# The answers belong to six short prompts.
 
 # %%
 from specdec_core.measure import reread
@@ -156,9 +157,9 @@ for question in own(["write", "math", "chat"], limit=2):
 print(f"{len(known)} answers, {sum(len(answer) for _, answer in known)} tokens")
 
 # %% [markdown]
-# Of each row we keep: whether all of its logits are the same bits as in the one-row forward;
+# For each row we keep five facts: whether all of its logits have the same bits as in the one-row forward;
 # whether its argmax is another token; by how much the **gap** between the two best logits changed;
-# the largest change of any logit; and the total variation between the two laws at $T = 1$.
+# the largest change of any logit; and the total variation between the two distributions at $T = 1$.
 
 # %%
 def compare(alone, rows):
@@ -205,8 +206,9 @@ print("The gap changes on average by", " and by ".join(f"{size:.1e} in {dtype}" 
 print(f"a factor of {factor:,.0f}; the spacings of the two formats differ by a factor of {2**16:,}.")
 
 # %% [markdown]
-# The two factors need not agree: products in bfloat16 are as a rule added up in float32,
-# and only their results are rounded; where two sums round to the same number, their difference is gone.
+# The two factors need not agree.
+# Products in bfloat16 are usually added up in float32, and only the results are rounded;
+# where two sums round to the same number, their difference is gone.
 # Nothing here is random: run a cell again, and the numbers are the same.
 # The change is a function of the shape.
 
@@ -216,14 +218,14 @@ print(f"a factor of {factor:,.0f}; the spacings of the two formats differ by a f
 # A greedy token turns if the change is larger than the gap.
 # Let $g \ge 0$ be the gap between the two best logits, and let the other shape add $d$ to it.
 # The argmax turns if $g + d < 0$.
-# Gaps have a density $f$; where they are as small as the changes, it is practically $f(0)$.
+# Gaps have a density $f$; for gaps as small as the changes, it is practically $f(0)$.
 # So
 #
 # $$P(\text{turn}) = E\left[\int_0^{\max(0, -d)} f(g)\,dg\right] \approx f(0)\,E[\max(0, -d)] = \tfrac12\, f(0)\, E|d|,$$
 #
-# where the last step takes $d$ to be as often positive as negative.
+# where the last step assumes that $d$ is positive as often as negative.
 # Two numbers decide: how many near ties the *text* has, and how large the changes of the *format* are.
-# They have little to do with each other, so a rate can be predicted for a format in which no turn was ever seen.
+# They have little to do with each other, so we can predict a rate for a format in which no turn was ever seen.
 #
 # **By hand.** One gap in ten is below 0.25, so $f(0) = 0.1/0.25 = 0.4$.
 # With $E|d| = 0.05$ the rate is $0.4 \cdot 0.05 / 2 = 0.01$: one token in a hundred.
@@ -241,7 +243,7 @@ for shift in (0.05, 1e-5):
     print(f"f(0) = {density:.1f}, E|d| = {shift:g}: {wait(theory.flip_rate(density, shift))}")
 
 # %% [markdown]
-# And measured: $f(0)$ from the float32 gaps below one half, $E|d|$ from the table above.
+# Now measured, with $f(0)$ from the float32 gaps below one half and $E|d|$ from the table above:
 
 # %%
 WITHIN = 0.5
@@ -272,23 +274,23 @@ alt = "Share of gaps below x, both axes logarithmic; a line continues it to the 
 figures.save(fig, "12-gaps", alt=alt, model=models["float32"])
 
 # %% [markdown]
-# *Where a vertical line meets the dashed one is $f(0) E|d|$; the rate is half of that.*
+# *A vertical line meets the dashed one at $f(0) E|d|$; the rate is half of that.*
 # No run of this length can show the float32 rate.
-# The line that leads to it rests on one assumption, that the density of gaps stays level all the way down,
-# and nothing in a text knows about differences as small as these.
+# The line that leads to it rests on one assumption, that the density of gaps stays the same down to zero.
+# That is plausible, since nothing in a text depends on differences as small as these.
 
 # %% [markdown]
 # ## Exact ties
 #
-# In bfloat16 a near tie can become an exact one.
-# If two logits are $g$ apart and the spacing is $s > g$, they are rounded to the same number with probability $1 - g/s$
-# (a boundary between two numbers lies between them with probability $g/s$).
+# In bfloat16 a near tie can become an exact tie.
+# If two logits are $g$ apart and the spacing is $s > g$, they are rounded to the same number
+# with probability $1 - g/s$, since a rounding boundary lies between them with probability $g/s$.
 # So
 #
 # $$P(\text{tie}) \approx f(0) \int_0^s (1 - g/s)\,dg = \tfrac12 f(0)\,s.$$
 #
-# It is the formula of the last section with the spacing in the place of $E|d|$.
-# **By hand:** near 20 bfloat16 has $s = 0.125$; with $f(0) = 0.4$ that makes $0.4 \cdot 0.125/2 = 0.025$.
+# This is the formula of the last section with the spacing in place of $E|d|$.
+# **By hand:** near 20 bfloat16 has $s = 0.125$; with $f(0) = 0.4$ that gives $0.4 \cdot 0.125/2 = 0.025$.
 
 # %%
 for dtype in targets:
@@ -299,13 +301,12 @@ for dtype in targets:
     print(f"{ties} found in {len(gaps[dtype])} tokens")
 
 # %% [markdown]
-# An argmax has to choose, and takes the token with the lower id:
-# a rule without any meaning, but the same for everybody.
-# What is not the same for everybody is whether there *is* a tie.
-# The next forward may round one of the two up.
+# At a tie the argmax takes the token with the lower id.
+# The rule has no meaning, but it is the same in every forward.
+# Whether there *is* a tie is not: the next forward may round one of the two up.
 #
 # **Play.** A is the better token by a small gap.
-# The lower line is a forward of another shape, in which the sum behind B came out a little higher.
+# The lower line is a forward of another shape, in which the logit of B came out a little higher.
 # Find a shift that turns the token in float32 and not in bfloat16.
 # Why can no shift do the opposite, and why could one if B had the lower id?
 # (Rounding keeps the order, or makes two numbers equal.)
@@ -320,8 +321,8 @@ near_tie.slider(best=20.3, gap=0.04, shift=0.06)
 # ## First divergences
 #
 # Now the live run: five articles to summarize, ordinary decoding against prompt lookup, greedily, in both formats.
-# The answers are cut at as many tokens as above.
-# (Each is also written twice by sampling, in bfloat16; those we shall need for the last section.)
+# The answers are as long as those above.
+# (We also sample each of them twice in bfloat16, for the last section.)
 
 # %%
 from specdec_core.core.sampling import Sampling
@@ -361,16 +362,15 @@ for dtype in targets:
     print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers parted; the rate lets one expect {expected:.2g}")
 
 # %% [markdown]
-# The gap is taken from a fresh reading of the common text, which is a third shape.
-# Where the bfloat16 gap is 0 there, the choice was between two equal numbers;
+# The gap comes from a fresh reading of the common text, which is a third shape.
+# Where its bfloat16 gap is 0, the choice was between two equal numbers,
 # and the float32 gap says how little the model itself preferred one of them.
-# (The rate is one for rows of wide forwards.
+# (The predicted rate is for rows of wide forwards.
 # A step without a draft has one row, as in ordinary decoding, but reads keys and values that wider steps wrote.)
 #
-# After the first different token the answers go separate ways,
-# and comparing further tokens means nothing: the contexts differ.
-# So the honest measure is the *first* divergence.
-# The chance that none has come yet falls with the length $n$ of the answer:
+# After the first different token the contexts differ, so comparing further tokens means nothing.
+# The honest measure is the *first* divergence.
+# The chance that two answers are still identical falls with their length $n$:
 # $P(\text{identical}) = (1 - \text{rate})^{n}$.
 
 # %%
@@ -407,24 +407,26 @@ display(Markdown(
 # %% [markdown]
 # The developers of lookahead decoding report the same from practice:
 # in float16 their results sometimes differ from greedy search, in float32 they are the same
-# ([issue 16](https://github.com/hao-ai-lab/LookaheadDecoding/issues/16) of their repository). transformers gives
-# the number of rows as the reason ([issue 39421](https://github.com/huggingface/transformers/issues/39421)),
-# and vLLM's documentation promises losslessness "up to the precision limits of hardware numerics"
+# ([issue 16](https://github.com/hao-ai-lab/LookaheadDecoding/issues/16) of their repository).
+# The developers of transformers name the number of rows as the reason
+# ([issue 39421](https://github.com/huggingface/transformers/issues/39421)).
+# And vLLM's documentation promises losslessness "up to the precision limits of hardware numerics"
 # ([Speculative Decoding](https://docs.vllm.ai/en/v0.17.0/features/speculative_decoding/)).
 #
-# Nor is it special to speculative decoding.
-# Another batch size, another length of the prefill's pieces,
-# another GPU do the same to ordinary decoding ([arXiv:2506.09501](https://arxiv.org/abs/2506.09501)).
+# Nor is this special to speculative decoding.
+# Another batch size, a prefill in other pieces or another GPU does the same to ordinary decoding
+# ([arXiv:2506.09501](https://arxiv.org/abs/2506.09501)).
 # A greedy answer in bfloat16 is *an* answer of the model, not *the* answer.
 
 # %% [markdown]
 # ## And sampling?
 #
 # With $T > 0$ the theorem speaks of the law, and rounding moves the law itself.
-# How far can it?
+# How far?
 # Let every logit change by at most $\delta$.
 # Then weights grow or shrink by a factor of at most $e^\delta$.
-# Say mass $a$ grows and the rest shrinks: with $r = e^{2\delta}$ the grown part becomes $ar/(ar + 1 - a)$.
+# Suppose that tokens of mass $a$ grow and the rest shrink.
+# With $r = e^{2\delta}$ the mass $a$ becomes $ar/(ar + 1 - a)$.
 # The gain $ar/(ar + 1 - a) - a$ is largest at $a = 1/(1 + e^\delta)$, and there it is
 #
 # $$\mathrm{TV} \le \tanh(\delta/2).$$
@@ -443,18 +445,19 @@ columns = ["format", "mean variation", "largest", "mean of the bounds", "rows wi
 display(Markdown(markdown(table, columns)))
 
 # %% [markdown]
-# So "the output follows $p$" becomes "every token follows a law that is at most so far from $p$".
-# It is the distance between two roundings of the same model, neither of which is the true one.
+# So "the output follows $p$" becomes "every token follows a law no further from $p$ than this bound".
+# The bound is a distance between two roundings of the same model, neither of which is the true one.
 #
-# **One seed, the same tokens?** The law does not promise it.
+# **One seed, the same tokens?**
+# The theorem does not promise that.
 # But the check of a point-mass draft draws $y$ from $p$ and looks whether a child equals $y$ (chapter 01),
-# so it spends one uniform number a token, just as ordinary decoding does.
-# With the same seed the two are the same function of $p$,
-# and at $T = 1$ part only where a uniform number falls between two roundings of a cumulative sum.
-# A draft *drawn* from a model spends its numbers otherwise,
-# and there one seed gives two different answers, of the same law.
-# Here on the article on which prompt lookup's run at $T = 1$ took the fewest steps,
-# once more with that run's seed, in float32:
+# so it spends one uniform number per token, just as ordinary decoding does.
+# With the same seed the two are the same function of $p$.
+# At $T = 1$ they diverge only where a uniform number falls between two roundings of a cumulative sum.
+# A draft *drawn* from a model spends its numbers differently,
+# and there one seed gives two different answers from the same law.
+# We test this on the article on which prompt lookup's run at $T = 1$ took the fewest steps per token.
+# We decode it once more in float32 with the seed of that run, with both methods:
 
 # %%
 drafted = runs["bfloat16", 1.0, "prompt lookup"]
@@ -469,29 +472,31 @@ print(f"{key}, T = 1, one seed: the tokens are {verdict}, in {calls[0]} forwards
 # ## The same bits at every width
 #
 # If the shape changes the rounding, give every forward the same shape.
-# `CachedLM(model, numerics="invariant")` does that, and its design is a list of all that depends on shape:
+# `CachedLM(model, numerics="invariant")` does that.
+# Its design is a list of everything that depends on shape:
 #
 # 1. **Rows.** Matrix products sum in an order that depends on the number of rows.
-#    So every forward has one width:
+#    So every forward has the same width:
 #    smaller trees are padded with rows that nobody looks at, larger ones take several forwards.
 #    The projection to the vocabulary runs over the padding, too.
-# 2. **Keys.** Attention sums over the context, in blocks whose borders depend on how many keys there are,
-#    and the number of keys includes the rows in flight.
-#    So it is rounded up to a multiple of a block; the excess is masked.
+# 2. **Keys.** Attention sums over the context in blocks,
+#    whose borders depend on the number of keys, which includes the rows of this forward.
+#    So that number is rounded up to a multiple of a block, and the excess is masked.
 # 3. **Order of the keys.** In a tree the keys of a row's ancestors are not neighbors: siblings lie between them.
 #    A masked key adds an exact 0, yet it takes a place in the sum, and the others move to other partial sums.
-#    So each path from the root to a leaf is laid out behind the context
+#    So each path from the root to a leaf is laid out after the context,
 #    as the chain that it would be in ordinary decoding.
 # 4. **Queries.** Attention is two matrix products, and its rows are the queries.
 #    So they attend in tiles of a fixed number, four here:
 #    one tile for a single token, three for a chain of eleven, one or two for the rows that a path adds to a tree.
 # 5. **The device.** Which width, block and tile are enough depends on kernels, and no standard describes them.
-#    So they are not reasoned out but *found*:
-#    the model reads a random text in forwards of one token, then as a chain and as a path through a tree,
-#    across the lengths at which kernels are seen to change, and compares all bits of the logits.
+#    So they are *found* by a test.
+#    The model reads a random text in forwards of one token,
+#    then as a chain and as a path through a tree, across the lengths at which kernels are seen to change.
+#    The test compares all bits of the logits.
 #
-# Point 3 first, with random numbers in the place of queries, keys and values: a tree of three branches behind 40 keys.
-# The last branch, in the tree and as a chain:
+# Point 3 first, with random numbers as queries, keys and values: a tree of three branches after 40 keys.
+# We compute the last branch in the tree and as a chain:
 
 # %%
 from specdec_core.model.cache import Flight, attend
@@ -519,8 +524,8 @@ for name, (alone, paths) in ways.items():
     print(f"{name}: {int((rows == chain).all(-1).all(-1).sum())} of 5 rows have the bits of the chain")
 
 # %% [markdown]
-# The other points are the self-test.
-# Here it is with several shapes, on the bfloat16 model.
+# The self-test covers the other points.
+# Here it runs with several shapes, on the bfloat16 model.
 # It stops at the first length at which bits differ.
 
 # %%
@@ -539,10 +544,10 @@ for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
 print("Taken:", good or "none. This device needs other shapes; what follows shows forwards that do differ.")
 
 # %% [markdown]
-# A width of one row would pass every such test and is of no use: all drafts would be checked one by one.
-# What is wanted is one width for *many* rows.
+# A width of one row would pass every such test, but it would be useless: drafts would be checked one by one.
+# We want one width for *many* rows.
 #
-# Two of the known answers again, each at all three widths, now with this model:
+# Now two of the known answers again, each at all three widths, with this model:
 
 # %%
 equal = total = 0
@@ -554,7 +559,7 @@ for prompt, answer in known[:2]:
 print(f"{equal} of {total} rows have the bits of one-row decoding, from forwards of {WIDTHS} rows")
 
 # %% [markdown]
-# And live, on articles whose answers parted above (or the first ones, if none did).
+# And live, on articles whose answers diverged above (or the first ones, if none did).
 # Prompt lookup drafts chains; suffix decoding drafts trees.
 
 # %%
@@ -574,17 +579,17 @@ for (key, name), run in live.items():
 # %% [markdown]
 # This identity is a property of *one* machine, one build of its libraries, one number of threads.
 # The invariant answer is not more correct than the fast one; it is reproducible.
-# What it is good for: comparing methods by tokens, tests that may demand equality,
-# and finding bugs, since a difference that remains has no excuse.
+# It is good for comparing methods by tokens, for tests that demand equality,
+# and for finding bugs, since a difference that remains has no excuse.
 
 # %% [markdown]
 # ## What it costs
 #
 # A one-row forward now runs the full width.
-# On a machine where rows are nearly free (chapter 00) that costs little, elsewhere $t(w)/t(1)$.
+# On a machine where rows are nearly free (chapter 00) that costs little; elsewhere a width of $w$ costs $t(w)/t(1)$.
 # A chain of drafts costs nothing more until it is wider than that.
-# A tree pays for point 3: attention once for each path.
-# Forwards of both kinds, taking turns:
+# A tree pays for point 3: attention runs once per path.
+# Here forwards of both kinds take turns:
 
 # %%
 from statistics import median
@@ -634,8 +639,8 @@ print("(forwards alone, as if every step drafted 10 tokens).")
 # Two things follow.
 # **Speedups measured within invariant numerics look better than they are**,
 # because the baseline pays for rows that it does not use: there the speedup of a chain is close to τ.
-# State which baseline it was.
-# And the price depends on the machine: it is small where the weights are the bottleneck.
+# So say which baseline it was.
+# And the price depends on the machine: it is small where reading the weights is the bottleneck.
 #
 # There are other ways to the same end:
 # kernels that keep one order for every batch size (H. He and Thinking Machines Lab, 2025, see below),
@@ -645,7 +650,7 @@ print("(forwards alone, as if every step drafted 10 tokens).")
 # %% [markdown]
 # ## Quality beside identity
 #
-# If tokens may part, is the text still as good?
+# If tokens may differ, is the text still as good?
 # Papers answer with scores.
 # The lookahead paper ([arXiv:2402.02057](https://arxiv.org/abs/2402.02057), Table 2) compares summaries by ROUGE,
 # with and without its method, at temperatures 0 and 1.
@@ -653,12 +658,12 @@ print("(forwards alone, as if every step drafted 10 tokens).")
 #
 # **ROUGE** counts what a text and a reference have in common:
 # words (ROUGE-1), pairs of neighboring words (ROUGE-2), and the longest common subsequence of words (ROUGE-L).
-# From $m$ common ones among $n_a$ and $n_b$ follow precision $m/n_a$ and recall $m/n_b$,
-# and their harmonic mean $F_1 = 2m/(n_a + n_b)$.
+# With $m$ in common among $n_a$ and $n_b$, precision is $m/n_a$,
+# recall is $m/n_b$, and their harmonic mean is $F_1 = 2m/(n_a + n_b)$.
 #
 # **By hand.** "the lens bends light" has 4 words, "a lens bends the light" has 5.
 # All 4 words are common: $2 \cdot 4/9 = 0.889$.
-# Of 3 and 4 pairs one is common, *lens bends*: $2/7 = 0.286$.
+# Among 3 and 4 pairs one is common, *lens bends*: $2/7 = 0.286$.
 # The longest common subsequence is *lens bends light*: $2 \cdot 3/9 = 0.667$.
 
 # %%
@@ -669,9 +674,9 @@ scores = rouge("the lens bends light", "a lens bends the light")
 print(", ".join(f"{name} {score:.3f}" for name, score in zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), scores)))
 
 # %% [markdown]
-# The references are summaries written by hand, one an article.
-# In the table: the mean scores in points (times 100),
-# how many answers are word for word those of the ordinary run above them, and τ.
+# The references are summaries written by hand, one per article.
+# The table has the mean scores in points (times 100),
+# the number of answers that equal those of the ordinary run above them, and τ.
 
 # %%
 written = references()
@@ -712,10 +717,10 @@ alt = "Differences in ROUGE-1 by article, five rows: a method in three settings;
 figures.save(fig, "12-rouge", alt=alt, model=models["bfloat16"])
 
 # %% [markdown]
-# Two yardsticks stand in the figure beside the method: the format, and the dice.
-# Changing float32 for bfloat16 turns tokens in ordinary decoding, too.
+# The figure has two yardsticks beside the method: the format and chance.
+# Changing from float32 to bfloat16 turns tokens in ordinary decoding, too.
 # And at $T = 1$ two answers from the *same* law differ by as much as the fourth row shows:
-# prompt lookup had another seed there, and beside the dice its rounding does not count.
+# prompt lookup had another seed there, and compared with chance its rounding does not count.
 
 # %%
 dice, rounding = method["bfloat16", 1.0], method["bfloat16", 0.0]
@@ -727,11 +732,11 @@ print(f"Greedy in bfloat16: no article moved by more than {np.abs(rounding).max(
 print(f"the mean by {rounding.mean():+.2f}.")
 
 # %% [markdown]
-# **What a table of scores proves.** A score sees a law through one number.
-# **By hand:** let the reference be "a b", and let the model answer "a" or "b", half of the time each.
+# **What a table of scores proves.** A mean score reduces a whole distribution to one number.
+# **By hand:** let the reference be "a b", and let the model answer "a" or "b", each half of the time.
 # Both answers have ROUGE-1 $= 2/3$.
-# A broken method that *always* answers "a" has the same mean,
-# in every experiment of any size, and a total variation of one half.
+# A broken method that *always* answers "a" has the same mean in every experiment of any size,
+# and a total variation of one half.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -749,8 +754,8 @@ display(Markdown(
 ))
 
 # %% [markdown]
-# The note adds that at $T = 1$ fewer drafts are accepted than at $T = 0$.
-# The column τ says what prompt lookup makes of that here.
+# The note adds that fewer drafts are accepted at $T = 1$ than at $T = 0$.
+# The column τ shows whether that holds for prompt lookup here.
 
 # %%
 cold, hot = (tokens_a_step(runs["bfloat16", T, "prompt lookup"].values()) for T in (0.0, 1.0))
@@ -761,36 +766,38 @@ print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {said}")
 # ## Pitfalls
 #
 # - **"Lossless" without saying what.** Law, tokens, bits or quality: name one.
-# - **Testing bfloat16 by equality of tokens.** It will fail for a correct program.
-#   Test in float32 or float64 with small models, or with invariant numerics;
-#   or allow a difference where the gap is below the rounding, and *print the gap*.
-# - **Excusing every difference with rounding.** A parting at a gap of 2 is a bug.
-#   So is a float32 run that parts every few hundred tokens.
-# - **Comparing tokens behind the first divergence.** The contexts differ; agreement there means nothing either way.
-# - **Counting identical answers without their length.** Every rate gives 0 % if the answers are long enough.
+# - **Testing bfloat16 by equality of tokens.** A correct program will fail this test.
+#   Test in float32 or float64 with small models, or with invariant numerics.
+#   Or allow a difference where the gap is below the rounding, and *print the gap*.
+# - **Excusing every difference with rounding.** A divergence at a gap of 2 is a bug.
+#   So is a float32 run that diverges every few hundred tokens.
+# - **Comparing tokens after the first divergence.** The contexts differ,
+#   so neither agreement nor difference means anything.
+# - **Counting identical answers without their length.** With any rate above 0, long enough answers give 0 %.
 # - **A speedup measured in invariant numerics against an invariant baseline**, quoted without saying so.
-# - **Equal scores as a proof.** They are a check that nothing is badly broken, and need a standard error.
+# - **Equal scores as a proof.** They only check that nothing is badly broken, and need a standard error.
 # - **Blaming speculation.** First compare ordinary decoding with itself at another batch size.
 #
 # ## Summary
 #
 # - The theorem holds for real numbers.
-#   In a program two runs agree as far as they compute the same numbers,
-#   and a forward's shape is part of what it computes.
+#   Two runs of a program agree as far as they compute the same numbers, and the shape of a forward affects the numbers.
 # - A greedy token turns with probability $\frac12 f(0) E|d|$: near ties of the text times changes of the format.
-#   From float32 to bfloat16 the changes, and with them the rate, grow by orders of magnitude.
-# - With coarse spacing near ties become exact: $\frac12 f(0) s$ of the tokens.
-# - In sampling, rounding moves a law by at most $\tanh(\delta/2)$ a token.
-#   Point-mass drafts even give the same tokens for the same seed.
+#   From float32 to bfloat16 the changes and the rate grow by orders of magnitude.
+# - With a coarse spacing $s$ near ties become exact: a share $\frac12 f(0) s$ of the tokens.
+# - In sampling, rounding moves the law of a token by at most $\tanh(\delta/2)$.
+#   With point-mass drafts even the tokens are the same for the same seed,
+#   but for the rare uniform number between two roundings.
 # - One width, blocks of keys, paths laid out as chains, and a self-test give the same bits at every width.
 #   The price is the time of the padding and, for a tree, of laying out each path.
-# - Mean scores are too blunt to prove the law kept, or to notice that it is not.
+# - Mean scores are too blunt to prove that the law is kept, or to notice that it is not.
 #
 # ## Further reading
 #
-# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*, ICML 2023,
-#   [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), and C. Chen and others, *Accelerating Large Language Model
-#   Decoding with Speculative Sampling*, 2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the theorem
+# - Y. Leviathan, M. Kalman, Y. Matias, *Fast Inference from Transformers via Speculative Decoding*,
+#   ICML 2023, [arXiv:2211.17192](https://arxiv.org/abs/2211.17192), and C. Chen and others,
+#   *Accelerating Large Language Model Decoding with Speculative Sampling*,
+#   2023, [arXiv:2302.01318](https://arxiv.org/abs/2302.01318): the theorem
 # - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*,
 #   ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057): the comparison by ROUGE
 # - J. Yuan and others, *Understanding and Mitigating Numerical Sources of Nondeterminism in LLM Inference*,

@@ -492,29 +492,30 @@ print("rows a step for W = 15, 10, 7:     ", *rows)
 #   2015, [arXiv:1503.02531](https://arxiv.org/abs/1503.02531)
 # - Y. Zhou and others, *DistillSpec: Improving Speculative Decoding via Knowledge Distillation*,
 #   ICLR 2024, [arXiv:2310.08461](https://arxiv.org/abs/2310.08461)
-# - W. Zhao and others, *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked
-#   Speculative Sampling*, ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
+# - W. Zhao and others,
+#   *FR-Spec: Accelerating Large-Vocabulary Language Models via Frequency-Ranked Speculative Sampling*,
+#   ACL 2025, [arXiv:2502.14856](https://arxiv.org/abs/2502.14856)
 #
 # ### Drafters without a model
 #
 # - A. Saxena, *Prompt Lookup Decoding*, 2023,
 #   [github.com/apoorvumang/prompt-lookup-decoding](https://github.com/apoorvumang/prompt-lookup-decoding)
-# - N. Yang and others, *Inference with Reference:
-#   Lossless Acceleration of Large Language Models*, 2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487)
+# - N. Yang and others, *Inference with Reference: Lossless Acceleration of Large Language Models*,
+#   2023, [arXiv:2304.04487](https://arxiv.org/abs/2304.04487)
 # - Y. Song and others, *Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving*,
 #   ICML 2021, [arXiv:2002.03629](https://arxiv.org/abs/2002.03629)
 # - A. Santilli and others, *Accelerating Transformer Inference for Translation via Parallel Decoding*,
 #   ACL 2023, [arXiv:2305.10427](https://arxiv.org/abs/2305.10427)
-# - S. Kou and others, *CLLMs:
-#   Consistency Large Language Models*, ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835)
+# - S. Kou and others, *CLLMs: Consistency Large Language Models*,
+#   ICML 2024, [arXiv:2403.00835](https://arxiv.org/abs/2403.00835)
 # - Y. Fu, P. Bailis, I. Stoica, H. Zhang, *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*,
 #   ICML 2024, [arXiv:2402.02057](https://arxiv.org/abs/2402.02057)
-# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST:
-#   Retrieval-Based Speculative Decoding*, NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252)
+# - Z. He, Z. Zhong, T. Cai, J. D. Lee, D. He, *REST: Retrieval-Based Speculative Decoding*,
+#   NAACL 2024, [arXiv:2311.08252](https://arxiv.org/abs/2311.08252)
 # - S. Ho, J. Park, P. Wang, *CREST: Effectively Compacting a Datastore For Retrieval-Based Speculative Decoding*,
 #   2024, [arXiv:2408.04678](https://arxiv.org/abs/2408.04678)
-# - U. Khandelwal and others, *Generalization through Memorization:
-#   Nearest Neighbor Language Models*, ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172)
+# - U. Khandelwal and others, *Generalization through Memorization: Nearest Neighbor Language Models*,
+#   ICLR 2020, [arXiv:1911.00172](https://arxiv.org/abs/1911.00172)
 # - G. Oliaro and others, *SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications*,
 #   NeurIPS 2025, [arXiv:2411.04975](https://arxiv.org/abs/2411.04975)
 #
