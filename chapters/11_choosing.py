@@ -310,9 +310,9 @@ for level in (0.5, 0.75, 1, 1.25, 1.5, 2):
     x = min(right, top / level)  # where the ray leaves the picture
     axes.plot([0, x], [0, level * x], color="#7F7F7F", linewidth=2 if level == 1 else 0.8, linestyle="--")
     axes.annotate(f"{level:g}×", (x, level * x), fontsize=8, xytext=(2, 2), textcoords="offset points")
-axes.set(xlabel="ρ, price of a step, in t(1)", ylabel="τ, tokens a step", xlim=(0.9, right), ylim=(0.9, top))
+axes.set(xlabel="ρ, price of a step, in t(1)", ylabel="τ, tokens per step", xlim=(0.9, right), ylim=(0.9, top))
 axes.legend(title="method: τ / ρ", loc="center left", bbox_to_anchor=(1.06, 0.5))
-alt = "Tokens a step against the price of a step, a marker a method; each ray from the origin is one speedup."
+alt = "Tokens per step against the price of a step, a marker per method; each ray from the origin is one speedup."
 figures.save(fig, "11-price", alt=alt, model=loaded)
 
 # %%
@@ -344,16 +344,16 @@ display(Markdown(
 ABOUT = {
     "prompt_lookup": ("05", "the request's own text", "nothing"),
     "ngram": ("09", "the request's own text, with counts", "nothing"),
-    "jacobi": ("06", "the target's last round, wrong rows included", "nothing; rows in every step"),
+    "jacobi": ("06", "the target's last step, wrong rows included", "nothing; rows in every step"),
     "lookahead": ("07", "n-grams that the target writes on the side", "nothing; a fixed, wide forward"),
     "rest": ("08", "a corpus, sorted beforehand", "a datastore in the target's tokens, some six bytes each"),
     "suffix_decoding": ("09", "all that the session has seen", "a memory that grows, empty at first"),
-    "draft_model": ("02", "a smaller model, same tokenizer", "weights, a second cache, a forward a draft token"),
+    "draft_model": ("02", "a smaller model, same tokenizer", "weights, a second cache, a forward per draft token"),
     "medusa": ("03", "heads on the target's last state", "trained heads, a tree mask, access to the states"),
     "mtp": ("03", "a module on state and token, recursively", "a trained module, access to the states"),
     "eagle": ("04", "a layer that continues states", "a trained layer, a tree mask, access to the states"),
     "cascade": ("11", "two of the others, the second on a miss", "what both need"),
-    "adaptive": ("11", "another one, as long as it pays", "what that one needs, and $t(q)$"),
+    "adaptive": ("11", "another drafter, as long as it pays", "what that one needs, and $t(q)$"),
 }
 
 
@@ -374,7 +374,7 @@ def paragraph_on(name):
     return (
         f"**{plainly(name)}** (chapter {chapter}). *Draft from:* {source}. *Needs:* {needs}. "
         f"Here τ = {tau:.2f} for a step of {price:.2f} $t(1)$, of which drafting is {drafting:.2f}. "
-        f"Best on {ends[0]}, worst on {ends[1]}; first of all on {listed(first)}; a loss on {listed(lost)}."
+        f"Best on {ends[0]}, worst on {ends[1]}; fastest of all on {listed(first)}; a loss on {listed(lost)}."
     )
 
 
@@ -420,20 +420,29 @@ def spread(name):
 
 
 copying, free = ("summarize", "edit_code", "complete_code", "translate"), ("chat", "write")
-said = "No trained weights for this target are at hand, so only the model-free half could be compared."
+def losing(names):
+    """The tasks on which even the best of these methods loses."""
+    return listed(task for task in TASKS if gains[best_of(names, task), task] < 0.995)
+
+
+measured = "There are no trained weights for this target, so only the model-free half could be compared."
 if trained:
     wins = {task: gains[best_of(lookups, task), task] >= gains[best_of(trained, task), task] for task in TASKS}
-    ok = sum(wins[task] for task in copying) + sum(not wins[task] for task in free)
-    said = (
-        f"Over the tasks $\\alpha_1$ goes, for {'; '.join(map(spread, [*lookups[:1], *trained]))}. Of the six tasks that the rule speaks of, it names the faster family for {ok} here: a model-free method is "
-        f"faster on {listed(task for task in copying if wins[task])} of the four, a trained one on {listed(task for task in free if not wins[task])} of the two. "
-        f"The best model-free method loses on {listed(task for task in TASKS if gains[best_of(lookups, task), task] < 0.995)}, the best trained one on "
-        f"{listed(task for task in TASKS if gains[best_of(trained, task), task] < 0.995)}."
+    right = [task for task in copying if wins[task]], [task for task in free if not wins[task]]
+    measured = (
+        f"Over the tasks $\\alpha_1$ ranges, for {'; '.join(map(spread, [*lookups[:1], *trained]))}. The rule speaks "
+        f"of six tasks and names the faster family for {sum(map(len, right))} of them here: a model-free method is "
+        f"faster on {listed(right[0])} of the four, a trained one on {listed(right[1])} of the two. "
+        f"The best model-free method loses on {losing(lookups)}, the best trained one on {losing(trained)}."
     )
+
+# %% jupyter={"source_hidden": true}
 display(Markdown(
-    "> **The notes say …** (model-free chapter, section 11) when to choose which: model-free methods for summaries, code, translation and reuse of long contexts; trained ones where text is free, because their acceptance is *stable*, for EAGLE about 0.8, in any context. "
-    "As a first guess that is fair; as a rule it leaves out the price. A trained drafter's $\\alpha_1$ depends on the text as well, and its speedup on $d$, which no acceptance rate contains. "
-    f"**Measured:** {said}"
+    "> **The notes say …** (model-free chapter, section 11) when to choose which: model-free methods for summaries, "
+    "code, translation and reuse of long contexts; trained ones where text is free, because their acceptance is "
+    "*stable*, for EAGLE about 0.8, in any context. As a first guess that is fair; as a rule it leaves out the price. "
+    "A trained drafter's $\\alpha_1$ depends on the text as well, and its speedup depends on $d$, "
+    f"which no acceptance rate contains. **Measured:** {measured}"
 ))
 
 # %% [markdown]
@@ -523,10 +532,15 @@ c = {n: overall(runs) for n, runs in cascades.items()}
 parts = max(mean[second], overall(alone[best_n]))
 worse = [str(n) for n in cascades if c[n] < max(mean[second], overall(alone[n]))]
 display(Markdown(
-    "> **The notes say …** (model-free chapter, section 4.3) that prompt lookup is a plug-in without cost, to be combined with other drafters rather than used by itself. Its lookup is free; its *hits* are not: they cost rows, and in a cascade they cost the draft that was not asked for. "
-    f"**Measured**, in front of {plainly(second)}: with `min_n` = 1 the cascade is predicted at {c[1]:.2f}; best is `min_n` = {best_n} with {c[best_n]:.2f}, where the better of its two parts alone has {parts:.2f}. "
-    + (f"With `min_n` = {', '.join(worse)} the combination is slower than one of its parts." if worse else "At every `min_n` it is at least as fast as its parts.")
-    + " And by itself prompt lookup is " + ("a gain" if mean["prompt_lookup"] > 1 else "no gain") + f" over these tasks, {mean['prompt_lookup']:.2f} with its default settings."
+    "> **The notes say …** (model-free chapter, section 4.3) that prompt lookup is a plug-in without cost, to be "
+    "combined with other drafters rather than used by itself. Its lookup is free; its *hits* are not: they cost rows, "
+    "and in a cascade they cost the draft that was not asked for. "
+    f"**Measured**, in front of {plainly(second)}: with `min_n` = 1 the cascade is predicted at {c[1]:.2f}; best is "
+    f"`min_n` = {best_n} with {c[best_n]:.2f}, where the better of its two parts alone has {parts:.2f}. "
+    + (f"With `min_n` = {', '.join(worse)} the combination is slower than one of its parts. " if worse else
+       "At every `min_n` it is at least as fast as its parts. ")
+    + f"By itself prompt lookup is {'a' if mean['prompt_lookup'] > 1 else 'no'} gain over these tasks, "
+    f"{mean['prompt_lookup']:.2f} with its default settings."
 ))
 
 # %% [markdown]
@@ -561,7 +575,7 @@ for (name, how), runs in versions.items():
     drafted = sum(run.drafted for run in runs.values()) / sum(run.target_calls for run in runs.values())
     worst = f"{found[low]:.2f} ({plainly(low)})"
     table.append([plainly(name), how, f"{drafted:.1f}", worst, f"{high:.2f}", f"{overall(runs):.2f}"])
-display(Markdown(markdown(table, ["method", "drafts", "tokens drafted a step", "worst task", "best", "mean"])))
+display(Markdown(markdown(table, ["method", "drafts", "drafted per step", "worst task", "best", "mean"])))
 
 # %%
 for name in dict.fromkeys(name for name, _ in versions):
@@ -642,7 +656,7 @@ axes.set_xscale("log", base=2)
 axes.set_xticks(SIZES, SIZES)
 axes.set(xlabel="B, sequences in a forward", ylabel="predicted speedup, mean over tasks", ylim=(0, None))
 axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-alt = "Predicted speedup against the number of sequences in a batch, a line a method."
+alt = "Predicted speedup against the number of sequences in a batch, a line per method."
 figures.save(fig, "11-batch", alt=alt, model=loaded)
 
 # %%
@@ -654,7 +668,7 @@ def limit(name):
     for (a, x), (b, y) in zip(known, known[1:]):
         if y <= 1:
             return f"up to B ≈ {a + (b - a) * (x - 1) / (x - y):.1f}"
-    return f"at B = {known[-1][0]} still"
+    return f"still at B = {known[-1][0]}"
 
 
 table, ratio = [], {}
@@ -663,20 +677,22 @@ for name in order:
     values = ["–" if np.isnan(value) else f"{value:.2f}" for value in curves[name]]
     ratio[name] = whole[name][0] / widths
     table.append([plainly(name), f"{widths:.1f}", f"{ratio[name]:.2f}", *values, limit(name)])
-columns = ["method", "q, rows a step", "τ / q", *(f"B = {B}" for B in SIZES), "a gain"]
+columns = ["method", "q, rows per step", "τ / q", *(f"B = {B}" for B in SIZES), "a gain"]
 display(Markdown(markdown(table, columns)))
 
 # %% jupyter={"source_hidden": true}
 heads = [name for name in ("eagle", "medusa") if name in drafters]
-ends = {name: said if (said := limit(name)).startswith("never") else f"a gain {said}" for name in order}
+ends = {name: limit(name) if limit(name).startswith("never") else f"a gain {limit(name)}" for name in order}
 where = "; ".join(
     f"{plainly(name)} has τ/q = {ratio[name]:.2f} and is {ends[name]}"
     for name in dict.fromkeys([*heads, "lookahead", *order[:1]])
 )
 display(Markdown(
-    "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps; the batch takes it from all of them. "
-    "What separates them is the number of rows for a token: a tree of heads has many, too; and of one drafter's chains the shortest holds longest, since each further token is accepted less often than the one before it. "
-    f"**Here:** {where}."
+    "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and "
+    "lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps, "
+    "and a batch takes it from all of them. They differ in the number of rows per token. A tree of heads has many, "
+    "too. And of one drafter's chains the shortest holds out longest, since each further token is accepted less often "
+    f"than the one before it. **Here:** {where}."
 ))
 
 # %% [markdown]
@@ -725,7 +741,7 @@ for place, task in enumerate(TASKS):
 
 # %%
 def pace(run):
-    """Seconds a token, reading the prompt left out."""
+    """Seconds per token, without the reading of the prompt."""
     return run.trace.decode_seconds / len(run.tokens)
 
 
@@ -783,11 +799,17 @@ print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the ste
 # %% jupyter={"source_hidden": true}
 widths = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
 widest = max(widths, key=widths.get)
+fastest = [task for task in TASKS if trained and not wins[task]]
 display(Markdown(
-    "> **The notes say …** (five routes, last section) that long drafts, large batches and complex trees need not be faster, and that acceptance lengths, time a round, throughput and memory should be recorded together. **That holds**, and can be said with numbers: the widest forwards here are those of "
-    f"{plainly(widest)}, {widths[widest]:.0f} rows for τ = {whole[widest][0]:.2f}, predicted {mean[widest]:.2f}; the fastest method by prediction, {plainly(order[0])}, has {widths[order[0]]:.1f} rows. "
-    "Its table of situations (a draft model for general service with memory to spare, MTP where the model brings it, EAGLE and Medusa where one can train, prompt lookup where answers repeat their input) says what is *possible*. "
-    f"It does not say what is fastest: on {listed(task for task in TASKS if trained and gains[best_of(lookups, task), task] < gains[best_of(trained, task), task])} that is a trained method here, on the other tasks a model-free one or none."
+    "> **The notes say …** (five routes, last section) that long drafts, large batches and complex trees need not be "
+    "faster, and that acceptance lengths, time per round, throughput and memory should be recorded together. "
+    "**That holds**, and here are the numbers: the widest forwards are those of "
+    f"{plainly(widest)}, {widths[widest]:.0f} rows for τ = {whole[widest][0]:.2f}, predicted {mean[widest]:.2f}; "
+    f"the fastest method by prediction, {plainly(order[0])}, has {widths[order[0]]:.1f} rows. "
+    "The note's table of situations (a draft model for general service with memory to spare, MTP where the model "
+    "brings it, EAGLE and Medusa where one can train, prompt lookup where answers repeat their input) says what is "
+    f"*possible*. It does not say what is fastest: on {listed(fastest)} that is a trained method here, "
+    "on the other tasks a model-free one or none."
 ))
 
 # %% [markdown]
@@ -802,8 +824,8 @@ from specdec_core.race.serving import ENGINES, WHERE, switches
 print("; ".join(f"{engine} {WHERE[engine][0]}" for engine in ENGINES))
 table = []
 for name in order:
-    said = switches(name)
-    table.append([plainly(name), *("has it" if said[engine].same else "nearest only" for engine in ENGINES)])
+    found = switches(name)
+    table.append([plainly(name), *("has it" if found[engine].same else "nearest only" for engine in ENGINES)])
 display(Markdown(markdown(table, ["method", *ENGINES])))
 
 # %%
@@ -834,7 +856,7 @@ display(Markdown("\n".join(lines(name) for name in wanted)))
 # | record | catches | unseen without it |
 # |:--|:--|:--|
 # | distribution of tokens per step | other text; drafts too long | a mean of 3 may be 3, 3, 3, 3 or 1, 1, 1, 9 |
-# | time of a step by phase, high quantiles | slow drafts, wide forwards, larger batches | τ rises, the speed does not |
+# | time of a step by phase, quantiles | slow drafts, wide forwards, larger batches | τ rises, the speed does not |
 # | end-to-end throughput, prompts included | what the user gets | decoding is not all: prompts must be read |
 # | memory | caches and weights that displace sequences | faster requests, but fewer at a time |
 #
@@ -850,7 +872,7 @@ display(Markdown("\n".join(lines(name) for name in wanted)))
 # %%
 # NBVAL_CHECK_OUTPUT
 def cut(lengths, gamma):
-    """Tokens a step if drafts had been cut to gamma tokens; lengths count the target's own token."""
+    """Tokens per step if drafts had been cut to gamma tokens; lengths count the target's own token."""
     return 1 + sum(np.mean([length - 1 >= i for length in lengths]) for i in range(1, gamma + 1))
 
 
@@ -861,26 +883,26 @@ for lengths in ([1, 1, 1, 9], [3, 3, 3, 3]):
 watched = [race[chosen[0], task].trace for task in TASKS]
 live_steps = [step for trace in watched for step in trace.steps]
 lengths = [len(step.tokens) for step in live_steps]
-rounds = np.array([sum(step.seconds.values()) for step in live_steps]) * 1e3
+times = np.array([sum(step.seconds.values()) for step in live_steps]) * 1e3
 fig, (left_axes, right_axes) = plt.subplots(1, 2, figsize=(7.6, 3.3))
 counts = np.bincount(lengths)[1:]
 left_axes.bar(range(1, len(counts) + 1), counts / len(lengths), **style.bar(1))
 left_axes.axvline(np.mean(lengths), color="black", linestyle="--")
-left_axes.set(xlabel="tokens of a step", ylabel="share of the steps")
+left_axes.set(xlabel="tokens per step", ylabel="share of the steps")
 left_axes.set_title(f"{plainly(chosen[0])}: τ = {np.mean(lengths):.2f} (dashed)")
-kinds = {"without a draft": [r for r, s in zip(rounds, live_steps) if not s.tree.size],
-         "with a draft": [r for r, s in zip(rounds, live_steps) if s.tree.size]}
+kinds = {"without a draft": [ms for ms, step in zip(times, live_steps) if not step.tree.size],
+         "with a draft": [ms for ms, step in zip(times, live_steps) if step.tree.size]}
 for i, (kind, values) in enumerate(kinds.items()):
     look = style.line(i) | {"marker": ""}
     right_axes.plot(np.sort(values), np.linspace(0, 1, len(values)), label=kind, **look)
-right_axes.set(xlabel="time of a round, ms", ylabel="share of the rounds not longer", title="Rounds")
+right_axes.set(xlabel="time of a step, ms", ylabel="share of the steps that took no longer", title="Time per step")
 right_axes.legend(loc="lower right")
-alt = "Left, the distribution of tokens a step in a live run; right, round times with and without a draft."
+alt = "Left, the distribution of tokens per step in a live run; right, step times with and without a draft."
 figures.save(fig, "11-record", alt=alt, model=loaded)
 
 # %%
 seconds = {phase: sum(trace.seconds[phase] for trace in watched) for phase in watched[0].seconds}
-tokens, decode = sum(lengths), sum(rounds) / 1e3
+tokens, decode = sum(lengths), sum(times) / 1e3
 reading = sum(trace.prefill_seconds for trace in watched)
 own_weights = {p.data_ptr(): p for p in loaded.model.parameters()}.values()  # shared ones once
 weights = sum(p.numel() * p.element_size() for p in own_weights)
@@ -891,13 +913,13 @@ a_token = 2 * config.num_hidden_layers * heads_kv * width * lm.execution.dtype.i
 phases = ", ".join(f"{phase} {part / decode:.1%}" for phase, part in seconds.items())
 speeds = [tokens / decode, tokens / (decode + reading)]
 display(Markdown(
-    f"- **tokens a step:** mean {np.mean(lengths):.2f}; no draft token kept in "
+    f"- **tokens per step:** mean {np.mean(lengths):.2f}; no draft token kept in "
     f"{np.mean(np.array(lengths) == 1):.0%} of the steps; 95% quantile {np.quantile(lengths, 0.95):.0f}\n"
-    f"- **time of a round:** median {np.median(rounds):.1f} ms, "
-    f"95% quantile {np.quantile(rounds, 0.95):.1f} ms; {phases}\n"
+    f"- **time of a step:** median {np.median(times):.1f} ms, "
+    f"95% quantile {np.quantile(times, 0.95):.1f} ms; {phases}\n"
     f"- **throughput:** {speeds[0]:.1f} tokens/s in decoding, {speeds[1]:.1f} with the prompts\n"
     f"- **memory:** weights {weights / 1e6:.0f} MB, the cache as allocated {lm.cache_bytes() / 1e6:.1f} MB, "
-    f"{a_token / 1e3:.1f} kB a token; the widest draft held {most} tokens, {most * a_token / 1e3:.0f} kB"
+    f"{a_token / 1e3:.1f} kB per token; the widest draft held {most} tokens, {most * a_token / 1e3:.0f} kB"
 ))
 
 # %% [markdown]
@@ -911,7 +933,7 @@ display(Markdown(
 # %%
 from specdec_core.theory import best_gamma_measured
 
-estimate = np.mean(lengths) * costs.t(1) * 1e3 / np.mean(rounds)
+estimate = np.mean(lengths) * costs.t(1) * 1e3 / np.mean(times)
 base = [race[BASELINE, task] for task in TASKS]
 ordinary = sum(run.trace.decode_seconds for run in base) / sum(len(run.tokens) for run in base)
 print(f"speedup from the records {estimate:.2f}, from the race {ordinary / (decode / tokens):.2f};", end=" ")
@@ -922,8 +944,8 @@ shares = [np.mean([length - 1 >= i for length in recorded]) for i in range(11)]
 alphas = [float(b / a) if a else 0.0 for a, b in zip(shares, shares[1:])]
 gamma = best_gamma_measured(alphas, costs.t)
 rate = {g: cut(recorded, g) / costs.break_even(g + 1) for g in (gamma, 10)}
-said = f"ask for {gamma}: {rate[gamma]:.2f}" if gamma != 10 else "ask for no other length"
-print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); its own records {said}")
+advised = f"ask for {gamma}: {rate[gamma]:.2f}" if gamma != 10 else "ask for no other length"
+print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); its own records {advised}")
 
 # %% [markdown]
 # vLLM reports the mean of the first record as *mean acceptance length*,

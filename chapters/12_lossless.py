@@ -84,7 +84,7 @@ for model in models.values():
 # | claim | about | why it should hold |
 # |:--|:--|:--|
 # | **same law** | the distribution of the output | the theorem of chapter 01, for real numbers |
-# | **same tokens** | one greedy answer, or one answer for one seed | a consequence, if both runs compute the same numbers |
+# | **same tokens** | one greedy answer, or one answer for one seed | if both runs compute the same numbers |
 # | **same bits** | every logit that a token was chosen from | not by the theorem: it depends on program and machine |
 # | **same quality** | a mean score over many answers | a consequence of the same law |
 #
@@ -193,7 +193,7 @@ for (dtype, width), found in shapes.items():
     sizes = np.abs(found[:, CHANGE]).mean(), found[:, LARGEST].max(), found[:, VARIATION].mean()
     same = f"{found[:, BITS].sum():.0f} of {len(found)}"
     table.append([dtype, str(width), same, *(f"{size:.1e}" for size in sizes)])
-columns = ["format", "rows a forward", "rows with the same bits", "mean change of the gap"]
+columns = ["format", "rows per forward", "rows with the same bits", "mean change of the gap"]
 columns += ["largest change of a logit", "mean variation"]
 display(Markdown(markdown(table, columns)))
 
@@ -202,8 +202,9 @@ same = sum(found[:, BITS].sum() for found in shapes.values()) / sum(map(len, sha
 change = {d: np.mean([np.abs(shapes[d, width][:, CHANGE]).mean() for width in WIDTHS]) for d in targets}
 factor = change["bfloat16"] / change["float32"]
 print(f"Over both formats {same:.0%} of the rows keep all of their bits when the forward gets wider.")
-print("The gap changes on average by", " and by ".join(f"{size:.1e} in {dtype}" for dtype, size in change.items()))
-print(f"a factor of {factor:,.0f}; the spacings of the two formats differ by a factor of {2**16:,}.")
+sizes = " and by ".join(f"{size:.1e} in {dtype}" for dtype, size in change.items())
+print(f"The gap changes on average by {sizes}.")
+print(f"That is a factor of {factor:,.0f}; the spacings of the two formats differ by a factor of {2**16:,}.")
 
 # %% [markdown]
 # The two factors need not agree.
@@ -221,7 +222,8 @@ print(f"a factor of {factor:,.0f}; the spacings of the two formats differ by a f
 # Gaps have a density $f$; for gaps as small as the changes, it is practically $f(0)$.
 # So
 #
-# $$P(\text{turn}) = E\left[\int_0^{\max(0, -d)} f(g)\,dg\right] \approx f(0)\,E[\max(0, -d)] = \tfrac12\, f(0)\, E|d|,$$
+# $$P(\text{turn}) = E\left[\int_0^{\max(0, -d)} f(g)\,dg\right]
+# \approx f(0)\,E[\max(0, -d)] = \tfrac12\, f(0)\, E|d|,$$
 #
 # where the last step assumes that $d$ is positive as often as negative.
 # Two numbers decide: how many near ties the *text* has, and how large the changes of the *format* are.
@@ -255,7 +257,7 @@ near = sum(g < WITHIN for g in gaps["float32"])
 print(f"f(0) = {f0:.2f} per unit of logit, from {near} of {len(gaps['float32'])} gaps")
 for dtype in targets:
     print(f"{dtype:9} {wait(rate[dtype])} should turn; of {tested[dtype]} rows", end=" ")
-    print(f"{tested[dtype] * rate[dtype]:.2g} are expected and {turned[dtype]} did")
+    print(f"we expect {tested[dtype] * rate[dtype]:.2g} to turn, and {turned[dtype]} did")
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
@@ -341,25 +343,25 @@ for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 
 # %%
 from specdec_core.measure import first_difference, logit_gap
 
-parted = []  # (format, question, place)
+diverged = []  # (format, question, place)
 rows = []
 for dtype, T in SETTINGS[:2]:
     for key, prompt in articles.items():
         right, other = (runs[dtype, T, name][key].tokens for name in METHODS)
         if (at := first_difference(right, other)) is None:
             continue
-        parted.append((dtype, key, at))
+        diverged.append((dtype, key, at))
         gap = {d: logit_gap(lm, [*prompt, *right[:at]]) for d, lm in targets.items()}
         pair = [repr(tokenizer.decode(t[at])) if at < len(t) else "(end)" for t in (right, other)]
         rows.append([dtype, key, str(at + 1), *pair, *(f"{gap[d]:.3g}" for d in targets)])
 columns = ["format", "question", "first different token", *METHODS, *(f"gap in {d}" for d in targets)]
-display(Markdown(markdown(rows, columns) if rows else "No answer parted in this run."))
+display(Markdown(markdown(rows, columns) if rows else "No answer diverged in this run."))
 
 # %%
-counts = {dtype: sum(d == dtype for d, _, _ in parted) for dtype in targets}
+counts = {dtype: sum(d == dtype for d, _, _ in diverged) for dtype in targets}
 for dtype in targets:
     expected = len(articles) * (1 - theory.identical_probability(rate[dtype], LENGTH))
-    print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers parted; the rate lets one expect {expected:.2g}")
+    print(f"{dtype:9} {counts[dtype]} of {len(articles)} answers diverged; by the rate we expect {expected:.2g}")
 
 # %% [markdown]
 # The gap comes from a fresh reading of the common text, which is a third shape.
@@ -376,7 +378,7 @@ for dtype in targets:
 # %%
 reread_turns = [part[:, TURNED] for width in WIDTHS for part in seen["bfloat16", width]]
 firsts = [int(np.argmax(turns)) + 1 if turns.any() else np.inf for turns in reread_turns]
-firsts += [next((at + 1 for d, k, at in parted if (d, k) == ("bfloat16", key)), np.inf) for key in articles]
+firsts += [next((at + 1 for d, k, at in diverged if (d, k) == ("bfloat16", key)), np.inf) for key in articles]
 intact = [np.mean([first > n for first in firsts]) for n in range(LENGTH + 1)]
 
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
@@ -396,12 +398,17 @@ figures.save(fig, "12-identical", alt=alt, model=models["bfloat16"])
 half = {d: f"{np.log(0.5) / np.log1p(-rate[d]):,.0f}" if rate[d] else "no number of" for d in targets}
 widest, steady = shapes["bfloat16", WIDTHS[-1]][:, TURNED], len(shapes["bfloat16", WIDTHS[-1]])
 display(Markdown(
-    f"Half of the answers are no longer identical after {half['bfloat16']} tokens in bfloat16, and after {half['float32']} tokens in float32, if the rates hold.\n\n"
-    "> **The notes say …** that parallel Jacobi decoding ends at *exactly* the autoregressive tokens, without loss of precision (lookahead article), and that model-free methods are *strictly* lossless (model-free chapter, sections 6.4 and 11). "
-    "For real numbers that is proved. On a machine the equations that Jacobi's iteration solves are those of a forward with many rows, and ordinary decoding solves those of a forward with one. "
-    f"Measured: with {WIDTHS[-1]} rows in bfloat16, {int(widest.sum())} of {steady} tokens of known answers have another argmax. "
-    + ("So the two systems have different solutions there, and both are right." if widest.any() else "In this run the two systems agree; the rate above says how long that lasts.")
-    + f" In float32 {wait(rate['float32'])} is to be expected to turn."
+    f"If the rates hold, half of the answers diverge within {half['bfloat16']} tokens in bfloat16, "
+    f"and within {half['float32']} tokens in float32.\n\n"
+    "> **The notes say …** that parallel Jacobi decoding ends at *exactly* the autoregressive tokens, without loss "
+    "of precision (lookahead article), and that model-free methods are *strictly* lossless (model-free chapter, "
+    "sections 6.4 and 11). For real numbers that is proved. On a machine, Jacobi's iteration solves the equations "
+    "of a forward with many rows, and ordinary decoding those of a forward with one. "
+    f"Measured: with {WIDTHS[-1]} rows in bfloat16, {int(widest.sum())} of {steady} tokens of known answers "
+    "have another argmax. "
+    + ("So the two systems have different solutions there, and both are right." if widest.any() else
+       "In this run the two systems agree; the rate above says how long that lasts.")
+    + f" In float32 we expect {wait(rate['float32'])} to turn."
 ))
 
 # %% [markdown]
@@ -536,12 +543,12 @@ good = None
 for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
     fixed.shape = shape
     wrong = mismatches(fixed)
-    said = f"{wrong} rows differ" if wrong else "no bit differs"
-    print(f"{shape.width} rows, keys in blocks of {shape.block}, tiles of {shape.tile}: {said}")
+    outcome = f"{wrong} rows differ" if wrong else "no bit differs"
+    print(f"{shape.width} rows, keys in blocks of {shape.block}, tiles of {shape.tile}: {outcome}")
     if not wrong:
         good = shape
         break
-print("Taken:", good or "none. This device needs other shapes; what follows shows forwards that do differ.")
+print("Chosen:", good or "none. This device needs other shapes; the forwards below do differ.")
 
 # %% [markdown]
 # A width of one row would pass every such test, but it would be useless: drafts would be checked one by one.
@@ -565,7 +572,7 @@ print(f"{equal} of {total} rows have the bits of one-row decoding, from forwards
 # %%
 from specdec_core.drafters import SuffixDecoding
 
-keys = [*(key for dtype, key, _ in parted if dtype == "bfloat16"), *articles]
+keys = [*(key for dtype, key, _ in diverged if dtype == "bfloat16"), *articles]
 keys = list(dict.fromkeys(keys))[:2]
 live = {
     (key, name): generate(fixed, articles[key], drafter(), max_new_tokens=LENGTH, stop=stop)
@@ -573,8 +580,8 @@ live = {
 }
 for (key, name), run in live.items():
     same = run.tokens == live[key, "autoregressive"].tokens
-    said = "" if name == "autoregressive" else ", the same tokens" if same else ", OTHER tokens"
-    print(f"{key}, {name}: {len(run.tokens)} tokens in {run.trace.target_calls} forwards{said}")
+    verdict = "" if name == "autoregressive" else ", the same tokens" if same else ", OTHER tokens"
+    print(f"{key}, {name}: {len(run.tokens)} tokens in {run.trace.target_calls} forwards{verdict}")
 
 # %% [markdown]
 # This identity is a property of *one* machine, one build of its libraries, one number of threads.
@@ -623,15 +630,15 @@ for kind in kinds:
 display(Markdown(markdown(rows, ["a forward over", "fast", "invariant", "ratio"])))
 
 # %%
-def tokens_a_step(found):
+def tokens_per_step(found):
     return sum(len(run.tokens) for run in found) / sum(run.trace.target_calls for run in found)
 
 
-tau = tokens_a_step([live[key, "prompt lookup"] for key in keys])
+tau = tokens_per_step([live[key, "prompt lookup"] for key in keys])
 fast, slow = cost["one row", "fast"], cost["one row", "invariant"]
 chain = cost["a chain of 11 rows", "invariant"]
 print(f"Ordinary decoding takes {slow / fast:.2f} times as long when it is invariant.")
-print(f"Prompt lookup, with {tau:.2f} tokens a step here, is {tau * slow / chain:.2f} times as fast as that,")
+print(f"Prompt lookup, with {tau:.2f} tokens per step here, is {tau * slow / chain:.2f} times as fast as that,")
 print(f"and {tau * fast / chain:.2f} times as fast as fast ordinary decoding", end=" ")
 print("(forwards alone, as if every step drafted 10 tokens).")
 
@@ -691,7 +698,7 @@ for dtype, T in SETTINGS:
         equal = sum(found[q].tokens == plain[q].tokens for q in articles)
         same = f"{equal} of {len(articles)}" if name != "autoregressive" else ""
         means = (f"{score:.2f}" for score in scored[dtype, T, name].mean(0))
-        rows.append([f"{T:g}", dtype, name, *means, same, f"{tokens_a_step(found.values()):.2f}"])
+        rows.append([f"{T:g}", dtype, name, *means, same, f"{tokens_per_step(found.values()):.2f}"])
 display(Markdown(markdown(rows, ["T", "format", "method", "ROUGE-1", "ROUGE-2", "ROUGE-L", "identical", "τ"])))
 
 # %%
@@ -712,7 +719,7 @@ for i, (name, differences) in enumerate(pairs.items()):
     axes.plot([differences.mean()] * 2, [i - 0.35, i + 0.35], color="black", linewidth=2)
 axes.set_yticks(range(len(pairs)), pairs)
 axes.invert_yaxis()
-axes.set_xlabel("difference in ROUGE-1, points; each mark an article, the bar their mean")
+axes.set_xlabel("difference in ROUGE-1, points; each mark is an article, the bar their mean")
 alt = "Differences in ROUGE-1 by article, five rows: a method in three settings; two formats; two temperatures."
 figures.save(fig, "12-rouge", alt=alt, model=models["bfloat16"])
 
@@ -727,7 +734,7 @@ dice, rounding = method["bfloat16", 1.0], method["bfloat16", 0.0]
 spread = dice.std(ddof=1)
 error, needed = spread / np.sqrt(len(dice)), (2 * spread / 0.05) ** 2
 print(f"T = 1, prompt lookup against ordinary: {dice.mean():+.2f} points, standard error {error:.2f}.")
-print(f"To see a difference of 0.05 points at two standard errors, {needed:,.0f} articles would be needed.")
+print(f"It would take {needed:,.0f} articles to see a difference of 0.05 points at two standard errors.")
 print(f"Greedy in bfloat16: no article moved by more than {np.abs(rounding).max():.1f} points,", end=" ")
 print(f"the mean by {rounding.mean():+.2f}.")
 
@@ -747,10 +754,14 @@ print("total variation:", sum(abs(right[text] - broken[text]) for text in right)
 
 # %% jupyter={"source_hidden": true}
 display(Markdown(
-    "> **The notes say …** (lookahead article, on the paper's Table 2) that ROUGE with and without lookahead differs by at most 0.05 points at temperatures 0 and 1, and that this *verifies* that checking keeps the law of the output, greedily and in sampling. "
-    "The inference does not hold. Equal scores are what losslessness predicts, and what many lossy methods give as well (the broken one above). At $T = 0$ a lossless method on exact numbers gives a difference of exactly 0, so whatever difference is left there is rounding, or a bug. "
-    f"At $T = 1$ a difference as small as 0.05 says little unless the articles are many: with the spread of our model it would take {needed:,.0f} of them. What verifies the law is the proof and, for a program, the exact enumeration of chapter 01. "
-    "What the paper's table does show, and what it is for: nothing that a user would notice is lost."
+    "> **The notes say …** (lookahead article, on the paper's Table 2) that ROUGE with and without lookahead differs "
+    "by at most 0.05 points at temperatures 0 and 1, and that this *verifies* that checking keeps the law of the "
+    "output, greedily and in sampling. That does not follow. Losslessness predicts equal scores, but many lossy "
+    "methods give them as well (the broken one above, for example). At $T = 0$ a lossless method on exact numbers "
+    "gives a difference of exactly 0, so any difference left there is rounding, or a bug. At $T = 1$ a difference "
+    "as small as 0.05 says little unless there are many articles: with the spread of our model it would take "
+    f"{needed:,.0f} of them. The law is verified by the proof and, for a program, by the exact enumeration "
+    "of chapter 01. The paper's table is for something else, and shows it: a user would notice no loss."
 ))
 
 # %% [markdown]
@@ -758,9 +769,9 @@ display(Markdown(
 # The column τ shows whether that holds for prompt lookup here.
 
 # %%
-cold, hot = (tokens_a_step(runs["bfloat16", T, "prompt lookup"].values()) for T in (0.0, 1.0))
-said = "as the note says" if hot < cold else "not so in this run"
-print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {said}")
+cold, hot = (tokens_per_step(runs["bfloat16", T, "prompt lookup"].values()) for T in (0.0, 1.0))
+verdict = "as the note says" if hot < cold else "not so in this run"
+print(f"τ = {cold:.2f} at T = 0 and {hot:.2f} at T = 1: {verdict}")
 
 # %% [markdown]
 # ## Pitfalls
