@@ -17,10 +17,10 @@
 # %% [markdown]
 # # Appendix
 #
-# Four lists to look things up in: the **glossary** with the Chinese terms of the notes,
+# Here are four lists to look things up in: the **glossary** with the Chinese terms of the notes,
 # the **symbols** with the names that each paper gives them, the **errata** of the notes, and the **bibliography**.
-# The numbers in the errata are computed here, by the formulas of the chapters;
-# where a claim needed a run, the entry names the chapter and the section with the run.
+# The cells below compute the numbers in the errata with the formulas of the chapters.
+# Where a claim needed a run, the entry names the chapter and section that has it.
 #
 # **Time:** no model is loaded; the cells take seconds.
 
@@ -50,7 +50,7 @@ from specdec_core import theory
 # ## Glossary
 #
 # The last column is the chapter that defines the term.
-# Where the notes use two Chinese words, both are given; where they leave the English word, so does the table.
+# Where the notes use two Chinese words, both are given; where they keep the English word, so does the table.
 #
 # ### Decoding and its cost
 #
@@ -60,30 +60,33 @@ from specdec_core import theory
 # | target | 目标模型、大模型 | $p$ | the model whose text is wanted | 00 |
 # | draft | 草稿、候选 | $q$ | tokens guessed cheaply, to be checked by the target | 00 |
 # | drafter | 草稿来源 | | whatever makes the drafts: a model, heads, a memory | 00 |
-# | speculative decoding | 投机解码、推测解码 | | draft several tokens, check them in one forward of the target, keep those that pass | 00 |
-# | step | 步、轮 | | one forward of the target with what belongs to it | 00 |
-# | key-value cache | KV 缓存 | | keys and values of the tokens that are committed, so that they need not be computed again | 00 |
-# | memory-bound | 内存带宽受限 | | a forward that waits for the weights to be read; more rows are then nearly free | 00 |
-# | compute-bound | 算力受限 | | a forward that waits for arithmetic; each further row costs time | 00 |
+# | speculative decoding | 投机解码、推测解码 | | draft several tokens, check them in one forward | 00 |
+# | step | 步、轮 | | one turn of the loop: draft, forward of the target, check, commit | 00 |
+# | forward | 前向 | | one pass of a model over one row or several | 00 |
+# | row | | | one token in a forward, and the logits that follow it | 00 |
+# | key-value cache | KV 缓存 | | keys and values of committed tokens, kept for later forwards | 00 |
+# | memory-bound | 内存带宽受限 | | said of a forward that waits for the weights; rows are nearly free | 00 |
+# | compute-bound | 算力受限 | | said of a forward that waits for arithmetic; each further row costs time | 00 |
 # | cost of a forward | 前向耗时 | $t(q)$ | time of one forward of the target with $q$ rows | 00 |
-# | roofline | | | the least time of a forward: that of reading the weights or that of computing, whichever is longer | 00 |
-# | tokens a step | 每步产出 | τ | output tokens for each forward of the target, the bonus or correction included | 00 |
+# | roofline | | | the least time of a forward: reading the weights or computing, whichever takes longer | 00 |
+# | tokens per step | 每步产出 | τ | output tokens per step, the bonus or correction included | 00 |
 # | speedup | 加速比 | | time of autoregressive decoding over time of the method, for the same tokens | 00 |
 # | greedy decoding | 贪心解码 | $T = 0$ | always the most probable token | 01 |
-# | temperature, top-k, top-p | 温度、top-k/top-p | $T$ | what turns logits into the law that is drawn from | 01 |
+# | temperature, top-k, top-p | 温度、top-k/top-p | $T$ | settings that turn logits into a distribution | 01 |
 #
 # ### Checking
 #
 # | term | 中文 | symbol | meaning | chapter |
 # |:--|:--|:--|:--|:--|
 # | verification | 验证 | | the target's test of a draft | 01 |
-# | lossless | 无损 | | the output has exactly the law that the target alone would have given it | 01 |
-# | rejection sampling | 拒绝采样 | | accept a drafted token with probability $\min(1, p/q)$, else draw a correction | 01 |
-# | acceptance rate | 接受率 | β, α | probability that a drafted token is accepted: β in one context, α on average | 01 |
+# | law | 分布 | | the distribution of a token or of a text | 01 |
+# | lossless | 无损 | | said of output with exactly the law that the target alone gives it | 01 |
+# | rejection sampling | 拒绝采样 | | accept a token with probability $\min(1, p/q)$, else draw a correction | 01 |
+# | acceptance rate | 接受率 | β, α | probability of acceptance: β in one context, α on average | 01 |
 # | correction | 修正 token | | the token drawn after a rejection | 01 |
 # | residual law | 残差分布 | $r$ | the law of the correction, $\max(0, p - q)$ divided by its sum | 01 |
-# | bonus token | Bonus Token、奖励 token | | the target's own token behind a draft that was accepted as a whole | 01 |
-# | point mass | one-hot 分布 | | a draft that is one fixed token, with $q = 1$ there: all model-free methods | 01 |
+# | bonus token | Bonus Token、奖励 token | | the target's own token after a draft that was accepted whole | 01 |
+# | point mass | one-hot 分布 | | a fixed token as a draft, with $q = 1$ there: all model-free methods | 01 |
 # | total variation | 全变差 | TV | half the sum of the absolute differences of two laws; 0 means lossless | 01 |
 # | draft tree | 草稿树、候选树 | | drafts that share their beginnings | 01 |
 # | tree attention | 树注意力 | | a mask by which each row of a forward sees its ancestors only | 03 |
@@ -97,9 +100,9 @@ from specdec_core import theory
 # | draft length | 草稿长度 | γ | tokens drafted along one path | 02 |
 # | cost ratio | | $c$ | time of a draft call over time of a target call | 02 |
 # | reduced vocabulary | | | a draft that chooses among the most frequent tokens only | 02 |
-# | multi-token prediction | MTP、多 token 预测 | | modules of the target itself, trained to predict tokens further ahead | 03 |
-# | head | 头 | | a layer on the target's last hidden state that predicts one future token; Medusa has several | 03 |
-# | autoregression on features | 特征级自回归 | | EAGLE: the drafter continues hidden states instead of tokens | 04 |
+# | multi-token prediction | MTP、多 token 预测 | | modules of the target that predict further tokens | 03 |
+# | head | 头 | | a layer on the target's last hidden state that predicts one future token | 03 |
+# | autoregression on features | 特征级自回归 | | EAGLE: the drafter continues hidden states, not tokens | 04 |
 # | dynamic tree | 动态树 | | a tree whose shape follows the drafter's confidence in each step | 04 |
 #
 # ### Drafters without a model
@@ -109,18 +112,21 @@ from specdec_core import theory
 # | model-free | 无模型路线 | | drafts come from a memory of text, by lookup | 05 |
 # | n-gram | n-gram | | $n$ tokens in a row | 05 |
 # | suffix match | 后缀匹配 | | a place in the memory that ends like the context does | 05 |
-# | continuation | 续写 | | the tokens behind a match: the draft | 05 |
+# | continuation | 续写 | | the tokens after a match: the draft | 05 |
 # | prompt lookup | Prompt Lookup、查表 | | the memory is the context itself | 05 |
 # | nonlinear system | 非线性方程组 | | greedy decoding as $m$ equations for $m$ tokens | 06 |
-# | Gauss–Seidel iteration | 高斯-赛德尔迭代 | | solve one equation after the other, with the newest values: autoregression | 06 |
-# | Jacobi iteration | Jacobi 迭代 | | renew all unknowns at once, from the old values | 06 |
+# | Gauss–Seidel iteration | 高斯-赛德尔迭代 | | solve the equations in turn: autoregression | 06 |
+# | Jacobi iteration | Jacobi 迭代 | | renew all unknowns at once, from the old values: one *round* | 06 |
 # | fixed point | 不动点 | | a guess that a round leaves as it is: the greedy answer | 06 |
 # | trajectory | 轨迹 | $y^0, y^1, \dots$ | the guesses, round by round | 06 |
-# | lookahead window | 2D 窗口、lookahead 分支 | $W$, $N$ | $N - 1$ remembered rounds at $W$ places, all in the forward | 07 |
+# | settled | | | said of tokens that are right from the left on: no later round changes them | 06 |
+# | lookahead window | 2D 窗口、lookahead 分支 | $W$, $N$ | $N - 1$ remembered rounds at $W$ places | 07 |
+# | level, column | | | one remembered round of the window; one of its places | 07 |
+# | input token | | | the last token of the text: level 0, column 0 of the window | 07 |
 # | n-gram pool | n-gram 池 | | n-grams of the window, kept under their first token | 07 |
-# | verification branch | 验证分支 | $G$ | the n-grams of the pool that ride in the forward to be checked | 07 |
+# | verification branch | 验证分支 | $G$ | n-grams of the pool that the forward checks | 07 |
 # | step compression | 步数压缩比 | $S$ | autoregressive steps over steps of the method; τ by another name | 07 |
-# | lookahead parallelism | lookahead parallelism | | the branches of one forward split over devices that hold a whole model each | 07 |
+# | lookahead parallelism | | | one forward's branches split over devices, each with a whole model | 07 |
 # | datastore | datastore、外部语料库 | | a corpus, with an index of all its suffixes | 08 |
 # | suffix array | 后缀数组 | | all suffixes of a text in sorted order; a search is a bisection | 08 |
 # | trie | Trie、字典树 | | a tree in which equal beginnings are merged; here with counts | 08 |
@@ -128,7 +134,7 @@ from specdec_core import theory
 # | session | 会话 | | the requests that a memory has seen | 09 |
 # | replay | | | a drafter run again over a recorded answer, without the target's forwards | 05 |
 # | coverage, hit rate | 覆盖、命中率 | $h$ | probability that the memory has a draft for a step | 10 |
-# | regularity | 规律性 | $r_i$ | probability that the target agrees at depth $i$, given a hit and agreement before | 10 |
+# | regularity | 规律性 | $r_i$ | probability of agreement at depth $i$, given a hit and agreement before | 10 |
 #
 # ### Choosing
 #
@@ -146,15 +152,16 @@ from specdec_core import theory
 # |:--|:--|:--|:--|:--|
 # | spacing | | $s$ | distance between neighboring numbers of a format | 12 |
 # | gap, near tie | | $g$ | largest minus second largest logit; near if rounding can turn it | 12 |
-# | first divergence | | | the first token at which two runs differ; what follows has other contexts | 12 |
-# | invariant numerics | | | forwards whose shapes are fixed, so that a logit has the same bits whatever else is checked | 12 |
+# | first divergence | | | the first token at which two runs differ; after it their contexts differ | 12 |
+# | invariant numerics | | | forwards of fixed shapes: a logit has the same bits whatever else is checked | 12 |
 # | ROUGE | ROUGE | | share of words, word pairs, or words in order that two texts have in common | 12 |
 #
 # ## Symbols
 #
-# The symbols of the book, $q$ with two meanings: a law, and in $t(q)$ a number of rows.
-# A few letters serve a single chapter for something else as well and are defined there
-# ($B$ in 00, $r$ in 05, $f$ in 06, $b$, $d$, $f$, $m$, $r$ in 12).
+# These are the symbols of the book.
+# $q$ has two meanings: a law, and in $t(q)$ a number of rows.
+# In single chapters a few letters mean something else,
+# which is defined there ($B$ in 00, $r$ in 05, $f$ in 06, $b$, $d$, $f$, $m$, $r$ in 12).
 # The other columns give each paper's name for it:
 # Leviathan and others ([arXiv:2211.17192](https://arxiv.org/abs/2211.17192)),
 # Chen and others ([arXiv:2302.01318](https://arxiv.org/abs/2302.01318)),
@@ -168,10 +175,10 @@ from specdec_core import theory
 # | $r$ | `residual` | law of the correction | $p'$ | $(q - p)_+$ | | |
 # | β | `beta` | acceptance in one context | β | | | |
 # | α | `alpha` | mean of β; by depth, given the tokens before | α | | α | vLLM: acceptance by position |
-# | γ | `gamma` | tokens drafted along one path | γ | $K$ | γ $= N - 1$ | `num_speculative_tokens`, `num_assistant_tokens` |
+# | γ | `gamma` | tokens drafted along one path | γ | $K$ | γ $= N - 1$ | `num_speculative_tokens` |
 # | $c$ | `c` | draft call / target call, in time | $c$ | | | |
-# | τ | `tau` | output tokens a target call | | | $S$ | EAGLE: average acceptance length; vLLM: mean acceptance length |
-# | $E$ | `expected_tokens` | expected output tokens of a step with a draft | *E*(# generated tokens) | | $E(\#\text{tokens})$ | |
+# | τ | `tau` | output tokens per target call | | | $S$ | EAGLE, vLLM: average (mean) acceptance length |
+# | $E$ | `expected_tokens` | expected output of a step | *E*(# generated tokens) | | $E(\#\text{tokens})$ | |
 # | $b$ | `b` | drafts checked in one step | | | $b = W = G$ | |
 # | $f$ | `f` | one step in $f$ finds a good draft | | | $f$ | |
 # | $W$ | `W` | columns of the window | | | $W$ | `lade`: `WINDOW_SIZE` |
@@ -184,20 +191,20 @@ from specdec_core import theory
 # | $A$ | `accepted` | accepted tokens, given a hit | | | | |
 # | $d$ | `draft` | time of drafting in a step | | | | |
 # | ρ | | price of a step: its time over $t(1)$ | | | | |
-# | $B$, $q^*$ | `B`, `ridge` | sequences in a forward; rows up to which a forward is memory-bound | | | | |
+# | $B$, $q^*$ | `B`, `ridge` | sequences in a forward; rows up to which it is memory-bound | | | | |
 # | $m$, $y^t$ | | tokens of an answer; the guess after $t$ Jacobi rounds | | | $m$, $\mathbf y^t$ | |
 # | $V$, $D$ | | size of the vocabulary; width of a hidden state | | | | |
 #
 # Two conventions decide most disagreements between published numbers.
-# *Tokens a step* counts the bonus or correction, *accepted tokens* does not.
+# *Tokens per step* counts the bonus or correction, *accepted tokens* does not.
 # *Acceptance rate* is accepted over **tested** tokens: those behind the first rejection were never tested.
 #
 # ## Errata of the notes
 #
 # The book grew out of four Chinese notes (listed at the end).
-# Below is what did not survive a derivation or a run, with what decides it;
-# the chapters have it in boxes *The notes say …*.
-# Where a claim holds after all, or holds with a condition, the last list says so.
+# Below is what did not survive a derivation or a run, and what decides it;
+# the chapters have the same in boxes *The notes say …*.
+# Claims that hold after all, or hold with a condition, are in the last list.
 #
 # ### Counting tokens
 
@@ -207,11 +214,17 @@ alpha, gamma = 0.8, 4
 output, accepted = theory.expected_tokens(alpha, gamma), theory.expected_accepted(alpha, gamma)
 full = theory.expected_tokens(1.0, 5)
 display(Markdown(
-    "- **Equation 4 counts accepted tokens** (lookahead article). It counts *output* tokens: its sum begins with 1, the bonus or correction. "
-    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}. [02](02_draft_models.ipynb), *How many tokens per step?*.\n"
-    f"- **Five accepted tokens: the round outputs 5** (model-free chapter, section 9). It outputs {full:.0f}, as every step does that accepts all of γ = 5. [05](05_prompt_lookup.ipynb), *Why it is lossless*.\n"
-    "- **The bonus token is a gain in every case** (short introduction). It is one in tokens. In time it costs the row of the last draft, "
-    "$t(\\gamma + 1) - t(\\gamma)$ in *every* step, and comes only if all drafts are accepted. [01](01_rejection_sampling.ipynb), *A block of drafts, and the bonus token*."
+    "- **Equation 4 counts accepted tokens** (lookahead article). It counts *output* tokens: "
+    "its sum begins with 1, the bonus or correction. "
+    f"With α = {alpha} and γ = {gamma} a step outputs {output:.2f} tokens and accepts {accepted:.2f}; "
+    f"the ceilings are {1 / (1 - alpha):.0f} and {alpha / (1 - alpha):.0f}. "
+    "[02](02_draft_models.ipynb), *How many tokens per step?*.\n"
+    "- **Five accepted tokens: the round outputs 5** (model-free chapter, section 9). "
+    f"It outputs {full:.0f}, like every step that accepts all of γ = 5. "
+    "[05](05_prompt_lookup.ipynb), *Why it is lossless*.\n"
+    "- **The bonus token is a gain in every case** (short introduction). In tokens it is. In time it costs "
+    "the row of the last draft, $t(\\gamma + 1) - t(\\gamma)$, in *every* step, and it comes only if all drafts "
+    "are accepted. [01](01_rejection_sampling.ipynb), *A block of drafts, and the bonus token*."
 ))
 
 # %% [markdown]
@@ -219,20 +232,21 @@ display(Markdown(
 #
 # - **After a rejection the target's law at that place cannot be used, since its logits are off** (short introduction).
 #   The law is exactly right.
-#   It cannot be used again because the accepted drafts have paid out part of it.
+#   It cannot be used as it is, because accepted drafts have already given out part of it.
 #   [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - **Greedy checking compares strings, so any LLM API will do** (short introduction).
-#   It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call,
-#   which a text-in, text-out completion does not return; and strings do not say how they were cut into tokens.
+#   It needs no probabilities, but it needs the argmax *token* at every drafted place from *one* call.
+#   A text-in, text-out completion does not return that, and strings do not say how they were cut into tokens.
 #   [01](01_rejection_sampling.ipynb), *Is a text-only API enough?*.
 # - **The loop of the short introduction**, which itself warns of its boundary conditions.
-#   Its slices hold: $n - 1$ drafts behind the prefix make $n$ rows, whose laws belong to the places
+#   Its slices are right: $n - 1$ drafts after the prefix make $n$ rows, whose laws belong to the places
 #   $i \dots i + n - 1$, and the last of them gives the bonus (the sentence above the loop has $n$ drafts).
-#   Four things do not.
-#   The draft's laws, which the test needs, are never stored;
-#   an empty text has no row for its first place; nothing stops the last step or heeds a stop token;
-#   and the loop sets `i` in the body of a `for`, where the next turn overwrites it.
-#   Run so, it has the right law and one target call a token.
+#   Four things are not right.
+#   The draft's laws, which the test needs, are never stored.
+#   An empty text has no row for its first place.
+#   Nothing stops the last step or heeds a stop token.
+#   And the loop sets `i` in the body of a `for`, where the next turn overwrites it.
+#   Run as it is, it has the right law and makes one target call per token.
 #   [02](02_draft_models.ipynb), *Off by one*.
 #
 # ### Medusa and EAGLE
@@ -245,30 +259,34 @@ d, ffn, vocabulary, layers = 4096, 11008, 32000, 32  # a Llama of 7 billion weig
 layer = 4 * d * d + 3 * d * ffn
 model = layers * layer + 2 * vocabulary * d
 eagle, medusa = layer + 2 * d * d, 5 * (d * d + d * vocabulary)
-quoted, heads = 2.31, 4  # Spec-Bench: tokens a step of Medusa on Vicuna-7B; drafted tokens along a path
+quoted, heads = 2.31, 4  # Spec-Bench: tokens per step of Medusa on Vicuna-7B; drafted tokens along a path
 display(Markdown(
     "- **The extra weights of Medusa and EAGLE are usually below 1 %** (short introduction). Counted for a model of "
-    f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has {eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of 70 billion); "
-    f"five Medusa heads, each a residual block and a projection to the vocabulary, have {medusa / 1e9:.2f} billion, {medusa / model:.0%}. "
-    "Counted for the book's own: [03](03_mtp_medusa.ipynb), *Heads on one state*, and [04](04_eagle.ipynb), *Continue states, not tokens*.\n"
-    f"- **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). The {quoted} tokens a step that are published for it (arXiv:2401.07851) correspond to a constant α of {alpha_for(quoted, heads):.2f}, "
-    f"and that with a tree; α = 0.8 would give {theory.expected_tokens(0.8, heads):.2f}. [03](03_mtp_medusa.ipynb), *Acceptance by depth*."
+    f"{model / 1e9:.1f} billion weights: EAGLE, one decoder layer and a projection of two states to one, has "
+    f"{eagle / 1e9:.2f} billion, {eagle / model:.1%} (arXiv:2401.15077 states 0.24, and 0.99 for a target of "
+    "70 billion); five Medusa heads, each a residual block and a projection to the vocabulary, have "
+    f"{medusa / 1e9:.2f} billion, {medusa / model:.0%}. Counted for the book's own: "
+    "[03](03_mtp_medusa.ipynb), *Heads on one state*, and [04](04_eagle.ipynb), *Continue states, not tokens*.\n"
+    "- **An α of 0.8 to 0.9 is near Medusa's** (model-free chapter, section 8.1). "
+    f"The {quoted} tokens per step published for it (arXiv:2401.07851) correspond to a constant α of "
+    f"{alpha_for(quoted, heads):.2f}, and that with a tree; α = 0.8 would give "
+    f"{theory.expected_tokens(0.8, heads):.2f}. [03](03_mtp_medusa.ipynb), *Acceptance by depth*."
 ))
 
 # %% [markdown]
 # - **EAGLE starts from features of an intermediate layer** (five routes).
-#   From the last hidden state, which the vocabulary projection turns into logits;
+#   It starts from the last hidden state, which the vocabulary projection turns into logits;
 #   the paper's "second-to-top-layer" counts that projection as the top.
-#   Layers from the middle are read by EAGLE-3.
+#   Only EAGLE-3 reads layers from the middle.
 #   [04](04_eagle.ipynb), *Continue states, not tokens*.
 # - **EAGLE adds a prediction tree to what Medusa does** (short introduction),
 #   and **EAGLE's candidates are a path, Medusa's a tree** (five routes, table).
-#   Both draft trees, from their first papers on.
+#   Both have drafted trees since their first papers.
 #   [03](03_mtp_medusa.ipynb), *A tree and its mask*; [04](04_eagle.ipynb), *A tree of one shape*.
-# - **The acceptance rate of trained drafters is stable,
-#   EAGLE's about 0.8, in any context** (model-free chapter, section 11).
-#   It depends on target, training, depth, temperature and text;
-#   measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
+# - **The acceptance rate of trained drafters is stable, EAGLE's about 0.8, in any context**
+#   (model-free chapter, section 11).
+#   It depends on target, training, depth, temperature and text.
+#   Measured by task and depth in [04](04_eagle.ipynb), *Acceptance by depth: EAGLE, MTP, Medusa*.
 #
 # ### Prompt lookup and the hit-rate model
 
@@ -281,42 +299,48 @@ slope = 0.1  # a row costs a tenth of a forward
 gains = [theory.speedup_measured(theory.expected_tokens(a, 1), 1 + slope, 0, 1) for a in (0.2, 0.4)]
 miss = theory.hit_rate_speedup(0.05, 1.5, t_hit=1.3, t_miss=1.0, t_1=1.0)
 display(Markdown(
-    "- **At every depth α is coverage × regularity** (model-free chapter, section 8.1). Coverage enters once: if the token before was accepted, there was a draft. "
-    f"With coverage {coverage} and regularities {' and '.join(map(str, regular))} a step outputs {once:.2f} tokens; with the product at each depth one would predict {each:.2f}. [10](10_hit_rate.ipynb), *Two factors*.\n"
-    "- **An α of 0.2 to 0.4 makes the speedup fall below 1** (the same). It does not follow. One drafted token gains exactly if $t(2) < (1 + \\alpha)\\,t(1)$: "
-    f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. [10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*. "
+    "- **At every depth α is coverage × regularity** (model-free chapter, section 8.1). Coverage enters once: "
+    f"if the token before was accepted, there was a draft. With coverage {coverage} and regularities "
+    f"{' and '.join(map(str, regular))} a step outputs {once:.2f} tokens; the product at each depth would predict "
+    f"{each:.2f}. [10](10_hit_rate.ipynb), *Two factors*.\n"
+    "- **An α of 0.2 to 0.4 makes the speedup fall below 1** (the same). That does not follow. One drafted token "
+    "gains exactly if $t(2) < (1 + \\alpha)\\,t(1)$: "
+    f"where a row costs {slope} forwards, the speedup is {gains[0]:.2f} at α = 0.2 and {gains[1]:.2f} at 0.4. "
+    "[10](10_hit_rate.ipynb), *Is an α of 0.2 to 0.4 a loss?*. "
     "What free writing reaches in a run: [00](00_start_here.ipynb), *A win that is worth nothing*.\n"
-    "- **A miss has paid for a verification in vain** (section 4.3). A miss has nothing to verify and costs $t(1)$; only a *wrong draft* costs more. "
-    f"With hits in one step of twenty, each with 1.5 accepted tokens for 1.3 $t(1)$, the speedup is {miss:.3f}, still above 1. "
-    "[05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*; [10](10_hit_rate.ipynb), *Break-even*."
+    "- **A miss has paid for a verification in vain** (section 4.3). A miss has nothing to verify and costs $t(1)$; "
+    "only a *wrong draft* costs more. With hits in one step of twenty, each with 1.5 accepted tokens for 1.3 $t(1)$, "
+    f"the speedup is {miss:.3f}, still above 1. "
+    "[05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*; "
+    "[10](10_hit_rate.ipynb), *Break-even*."
 ))
 
 # %% [markdown]
 # - **Summaries, code and translation have an α of 0.8 to 0.9** (sections 4.2, 8.1 and 11).
 #   A translation shares names and numbers with its source, not words.
-#   Which of the four tasks reaches 0.8 in a run, read in three ways:
+#   Which of the four tasks reach 0.8 in a run, in three readings of α:
 #   [10](10_hit_rate.ipynb), *Is translation repetitive?*.
 #   τ of these tasks and of the two turns of a chat:
 #   [05](05_prompt_lookup.ipynb), *When does it pay? A miss is free, a wrong draft is not*.
 # - **vLLM's switch is `speculative_model="[ngram]"`** (section 4.1).
-#   The documentation of 0.5 and 0.6 has it; now it is `speculative_config={"method": "ngram", ...}`.
+#   It was, in versions 0.5 and 0.6; now it is `speculative_config={"method": "ngram", ...}`.
 #   [05](05_prompt_lookup.ipynb), *The same switches elsewhere*.
 #
 # ### Jacobi decoding
 #
 # - **Later rounds overwrite tokens that are right and in place** (model-free chapter, section 5.2; lookahead article).
-#   Never a settled one: with $k$ right tokens from the left, the next round has at least $k + 1$.
-#   Overwritten are tokens beyond the first error.
+#   They never overwrite a settled token: if a round has $k$ right tokens from the left, the next has at least $k + 1$.
+#   They overwrite only tokens after the first error.
 #   [06](06_jacobi.ipynb), *At most m rounds*.
 # - **Of two adjacent rounds the suffix of the earlier is the prefix of the later** (lookahead article).
-#   They share no tokens in general; each token of the later *continues* the earlier's tokens to its left.
-#   So the pair of the article's own example, *Paris* and the comma,
+#   In general they share no tokens; each token of the later round *continues* the tokens to its left in the earlier.
+#   So the pair in the article's own example, *Paris* and the comma,
 #   stands at two neighboring places, not at "the same relative place".
 #   [06](06_jacobi.ipynb), *The 2-gram hidden between two rounds*.
 # - **(on, a, rug) → (on, the, mat) yields (on, the), (the, mat) and (on, the, mat)** (model-free chapter, section 9).
-#   The pairs go from one round to the next, one place to the right;
-#   the same section of chapter 06 derives it and runs the example.
-#   Here they are, and what the note's second step makes of them:
+#   A pair goes from one round to the next, one place to the right;
+#   the same section of chapter 06 derives that and runs the example.
+#   Here are the pairs, and what the note's second step makes of them:
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -333,9 +357,10 @@ print("pairs that begin with 'sat':", *(f"({a}, {b})" for a, b in pairs if a == 
 
 # %% [markdown]
 # A 3-gram takes three rounds, so there is none yet.
-# And the second step of that example does not happen:
-# after round 1 of Jacobi's iteration the last token is *the*; in lookahead decoding,
-# where a step without candidates emits its one new token, it is *on*, and the pool holds a pair for it.
+# And the second step of that example does not happen.
+# After round 1 of Jacobi's iteration the last token is *the*.
+# In lookahead decoding a step without candidates emits one new token,
+# so the last token is *on*, and the pool holds a pair for it.
 # It even holds one for *sat*.
 #
 # ### Lookahead decoding
@@ -348,11 +373,15 @@ steps = [100 / theory.step_compression(f, theory.expected_tokens_b(a, 19, b)) fo
 saved = ", ".join(f"{x:.1f}" for x in -np.diff(steps))
 here = "[07](07_lookahead.ipynb), *How many tokens a step? E and S*"
 display(Markdown(
-    f"- **$E$ grows linearly with $b = W$** (lookahead article). It grows with $\\log b$ and saturates at $\\gamma + 1 = N$: with the paper's α = {a} and $N = {N}$, "
+    "- **$E$ grows linearly with $b = W$** (lookahead article). It grows with $\\log b$ and saturates at "
+    f"$\\gamma + 1 = N$: with the paper's α = {a} and $N = {N}$, "
     f"$E$ = {E[15]:.2f}, {E[30]:.2f}, {E[60]:.2f} at $b$ = 15, 30, 60. {here}.\n"
-    "- **The number of steps falls linearly with log(FLOPs)** (both, after the paper's abstract). $S$ is linear in $\\log b$ up to its ceiling; the steps are $m/S$. "
-    f"From $b$ = 1 to 32, far below the ceiling ($N$ = 20), each doubling saves fewer of 100 steps: {saved}. {here}. For the same reason a doubling of FLOPs does not save a *constant* number of steps.\n"
-    "- **Lookahead has no ceiling, where speculative decoding has $1/(1-\\alpha)$** (lookahead article). At fixed $N$ it has one, $S \\le (f - 1 + N)/f$: "
+    "- **The number of steps falls linearly with log(FLOPs)** (both, after the paper's abstract). $S$ is linear in "
+    "$\\log b$ up to its ceiling, and the steps are $m/S$. From $b$ = 1 to 32, far below the ceiling ($N$ = 20), "
+    f"each doubling saves fewer of 100 steps: {saved}. {here}. "
+    "So a doubling of FLOPs does not save a *constant* number of steps either.\n"
+    "- **Lookahead has no ceiling, where speculative decoding has $1/(1-\\alpha)$** (lookahead article). "
+    "At fixed $N$ it has one, $S \\le (f - 1 + N)/f$: "
     f"{theory.step_compression(f, N):.2f} for $N = {N}$ and the paper's $f$ = {f}. {here}."
 ))
 
@@ -361,56 +390,63 @@ display(Markdown(
 W, G = 15, 15
 rows = theory.lookahead_step_tokens(W, N, G)
 display(Markdown(
-    "- **The mask: each token sees all tokens with a larger number** (lookahead article). Backwards: attention stays causal, no row sees a larger position; and of the smaller ones it sees those of its own column and of level 0 up to it. The red 6 of the example does see the blue 0, the input token, which the article denies. "
+    "- **The mask: each token sees all tokens with a larger number** (lookahead article). It is the reverse. Attention "
+    "stays causal, so no row sees a larger position; of the smaller ones it sees those of its own column, and those "
+    "of level 0 up to it. The red 6 of the example does see the blue 0, the input token, which the article denies. "
     "[07](07_lookahead.ipynb), *The mask*.\n"
-    "- **The candidates are disjoint n-grams, so a tree cannot check them** (lookahead article). Disjoint paths from one token are a tree. [07](07_lookahead.ipynb), *One step, in the open*.\n"
-    f"- **The extra cost is $W(N-1)$ times a forward's FLOPs** (lookahead article, on batches). That is the window alone, {W * (N - 1)} rows for $W = {W}$, $N = {N}$; with the candidates it is $(W + G)(N-1)$ = {rows}, "
+    "- **The candidates are disjoint n-grams, so a tree cannot check them** (lookahead article). Disjoint paths from "
+    "one token are a tree. [07](07_lookahead.ipynb), *One step, in the open*.\n"
+    "- **The extra cost is $W(N-1)$ times a forward's FLOPs** (lookahead article, on batches). That is the window "
+    f"alone, {W * (N - 1)} rows for $W = {W}$, $N = {N}$; with the candidates it is $(W + G)(N-1)$ = {rows}, "
     f"as the note says elsewhere. And {rows} rows are {rows} *times* one row, {rows - 1} more.\n"
-    "- **The sliding window only drops old entries of the key-value cache and adds new ones** (lookahead article). Then a step would compute the $W$ new tokens of its window, not "
-    f"{W * (N - 1)}. After each step a token of the window belongs to an older level and stands behind other tokens than before. Its key and value depend on what it saw, so they are of no further use: all levels go through every forward, and only accepted tokens stay in the cache."
+    "- **The sliding window only drops old entries of the key-value cache and adds new ones** (lookahead article). "
+    f"Then a step would compute the $W$ new tokens of its window, not {W * (N - 1)}. After each step a token of the "
+    "window belongs to an older level and follows other tokens than before. Its key and value depend on what it saw, "
+    "so they are of no further use: all levels go through every forward, and only accepted tokens stay in the cache."
 ))
 
 # %% [markdown]
 # ### Losslessness
 #
-# - **Jacobi decoding ends at exactly the autoregressive tokens;
-#   model-free methods are strictly lossless** (lookahead article; model-free chapter, sections 6.4 and 11).
-#   In law, and for real numbers.
-#   On a machine the rounding of a logit depends on the number of rows in its forward, and near ties may turn:
-#   in bfloat16 by orders of magnitude more often than in float32.
+# - **Jacobi decoding ends at exactly the autoregressive tokens; model-free methods are strictly lossless**
+#   (lookahead article; model-free chapter, sections 6.4 and 11).
+#   That is true of the law, and for real numbers.
+#   On a machine the rounding of a logit depends on the number of rows in its forward,
+#   and near ties may turn, in bfloat16 by orders of magnitude more often than in float32.
 #   [12](12_lossless.ipynb), *First divergences*.
 # - **Equal ROUGE scores verify that the law of the output is kept** (lookahead article, on the paper's Table 2).
-#   Losslessness predicts them; lossy methods can have them too, by an example of two answers.
+#   Losslessness predicts them, but lossy methods can have them too, as an example with two answers shows.
 #   [12](12_lossless.ipynb), *Quality beside identity*.
 #
 # ### Choosing
 #
-# - **Model-free methods for repetitive tasks,
-#   trained ones for free text because their acceptance is stable** (model-free chapter, section 11).
-#   Fair as a first guess; it leaves out the price of a step.
-#   A trained drafter's acceptance depends on the text as well, and pays for a draft in every step.
+# - **Model-free methods for repetitive tasks, trained ones for free text because their acceptance is stable**
+#   (model-free chapter, section 11).
+#   That is fair as a first guess, but leaves out the price of a step.
+#   A trained drafter's acceptance depends on the text as well, and it pays for a draft in every step.
 #   Compared by task in [11](11_choosing.ipynb), *Model-free against trained*.
 # - **Prompt lookup is a plug-in without cost, to be combined with other drafters** (section 4.3).
-#   Its lookup costs nothing; its hits cost rows, and in a combination the draft that was not asked for.
-#   The combination gains where a hit brings more tokens in its time than a step of the other drafter.
+#   Its lookup costs nothing.
+#   Its hits cost rows, and in a combination they replace the draft of the other method.
+#   The combination gains where a hit writes more tokens in its time than a step of the other drafter.
 #   [11](11_choosing.ipynb), *Lookup first, a model when it misses*.
 # - **EAGLE and Medusa are suited to batches, lookahead to low latency** (lookahead article, at its end).
 #   All of them trade idle arithmetic for steps, and a batch takes it from all.
-#   On a roofline whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$:
-#   the tokens that a row yields decide, whoever drafts.
+#   On a roofline
+#   whose rows are free up to $q^*$ the gain ends near $B^* = q^*\tau/q$: the tokens per row decide, whoever drafts.
 #   [11](11_choosing.ipynb), *What a batch does to it*.
 #
 # ### References
 #
-# - **Lookahead decoding is arXiv:2307.09991 or 2402.02057,
-#   "Breaking the Sequential Dependency …"** (model-free chapter).
+# - **Lookahead decoding is arXiv:2307.09991 or 2402.02057, "Breaking the Sequential Dependency …"**
+#   (model-free chapter).
 #   It is [arXiv:2402.02057](https://arxiv.org/abs/2402.02057),
 #   *Break the Sequential Dependency of LLM Inference Using Lookahead Decoding*.
-#   No list of references outside that series of notes was found that gives the other number to this paper.
+#   We found no list of references outside that series of notes that gives this paper the other number.
 # - **The paper's title trades log(FLOPs) of a step for steps** (lookahead article).
 #   Its abstract does; the title is the one above.
-# - **Parallel solving of nonlinear equations (Song and others) is of ICLR 2021** (lookahead article).
-#   Of ICML 2021: [arXiv:2002.03629](https://arxiv.org/abs/2002.03629).
+# - **Parallel solving of nonlinear equations (Song and others) appeared at ICLR 2021** (lookahead article).
+#   It appeared at ICML 2021: [arXiv:2002.03629](https://arxiv.org/abs/2002.03629).
 #
 # ### What holds, or holds with a condition
 #
@@ -419,14 +455,14 @@ display(Markdown(
 #   [03](03_mtp_medusa.ipynb), *Heads on one state*.
 # - Of Medusa's two kinds of acceptance only one keeps the target's law.
 #   How far the other is from it: [03](03_mtp_medusa.ipynb), *Typical acceptance is not lossless*.
-# - The two denominators of the residual law are equal, if both laws are whole.
+# - The two denominators of the residual law are equal, if both laws sum to 1.
 #   [01](01_rejection_sampling.ipynb), *The two denominators*.
 # - REST corrects a rejected place by rejection sampling:
-#   yes, if every rejection among siblings changes the law that the next is tested against.
+#   yes, if every rejection among siblings changes the law against which the next sibling is tested.
 #   [08](08_rest.ipynb), *Why it is lossless*.
 # - Retrieval takes less than 6 % of the time: a share depends on its other half, the forward.
 #   Measured in [08](08_rest.ipynb), *On the clock*.
-# - Suffix decoding is a better n-gram method with the session for a memory: the memory is what counts.
+# - Suffix decoding is a better n-gram method with the session as its memory: it is the memory that counts.
 #   Measured in [09](09_suffix_decoding.ipynb), *Three sessions*.
 # - Long drafts, large batches and complex trees need not be faster, and four things should be recorded (five routes):
 #   yes; its table of situations says what is possible, not what is fastest.
@@ -440,17 +476,18 @@ display(Markdown(
 # %%
 # NBVAL_CHECK_OUTPUT
 p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
-print("the two denominators, whole laws:  ", *(f"{x:.3f}" for x in theory.residual_denominators(p, q)))
+print("the two denominators, sums of 1:   ", *(f"{x:.3f}" for x in theory.residual_denominators(p, q)))
 short = np.where(q == q.max(), q, 0)  # the most probable token alone, not renormalized
 rejected, missing = (short - np.minimum(p, short)).sum(), np.maximum(p - short, 0).sum()
 print(f"and with a q that lost mass:        {rejected:.3f} {missing:.3f}")
 rows = [theory.lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]
-print("rows a step for W = 15, 10, 7:     ", *rows)
+print("rows per step for W = 15, 10, 7:   ", *rows)
 
 # %% [markdown]
 # ## Bibliography
 #
-# Each number was compared with independent lists of references, or with the paper's own page, for the title beside it.
+# Each arXiv number was checked against independent lists of references,
+# or the paper's own page, for the title beside it.
 #
 # ### Checking and several drafts
 #
