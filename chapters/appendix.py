@@ -371,7 +371,7 @@ a, f, N = theory.PAPER_ALPHA, theory.PAPER_F, 5
 E = {b: theory.expected_tokens_b(a, N - 1, b) for b in (15, 30, 60)}
 steps = [100 / theory.step_compression(f, theory.expected_tokens_b(a, 19, b)) for b in (1, 2, 4, 8, 16, 32)]  # N = 20
 saved = ", ".join(f"{x:.1f}" for x in -np.diff(steps))
-here = "[07](07_lookahead.ipynb), *How many tokens a step? E and S*"
+here = "[07](07_lookahead.ipynb), *How many tokens per step? E and S*"
 display(Markdown(
     "- **$E$ grows linearly with $b = W$** (lookahead article). It grows with $\\log b$ and saturates at "
     f"$\\gamma + 1 = N$: with the paper's α = {a} and $N = {N}$, "
