@@ -7,6 +7,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 PYTEST_ARGS ?=
 BIN := .venv/bin
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # without it Jupyter refuses root, as whom containers run
 
 # The lines of `make test`: tests and doctests, two files at a time; then every executed chapter, cell by cell, two
 # at a time on one thread each.
@@ -49,7 +50,7 @@ browser: model
 	$(BIN)/python -m pytest --confcutdir tests/browser tests/browser $(PYTEST_ARGS)
 
 lab: model
-	$(BIN)/jupyter lab chapters/00_start_here.ipynb
+	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/chapters/00_start_here.ipynb
 
 clean:
 	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis site *.egg-info

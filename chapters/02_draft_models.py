@@ -52,7 +52,7 @@ if importlib.util.find_spec("specdec_core") is None:
     checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", checkouts[0]], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", f"{checkouts[0]}[book]"], check=True)
     importlib.invalidate_caches()
 
 # %%

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from ..base.extras import needs
 from .options import natural, positive
 
 
@@ -63,8 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _able(arguments: argparse.Namespace, error: type[Exception]) -> None:
     """Refuse before an hour of grading what would fail after it."""
-    if importlib.util.find_spec("nbval") is None or importlib.util.find_spec("pytest") is None:
-        raise error("grading runs on nbval: pip install 'specdec-core[grade]'.")
+    needs("grade", "nbval", "pytest")
     if os.name == "nt":
         raise error("grading needs Linux or macOS (on Windows: WSL); the notebooks check themselves anywhere.")
     out = arguments.out

@@ -63,9 +63,11 @@ def _peers(text: str) -> tuple[str, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..base.extras import needs
     from ..measure.machine import commit, describe
     from ..race.halving import in_turns
 
+    needs("race", "ipywidgets", "matplotlib")  # now, rather than when the race is over
     date = datetime.now()
     for name, value in (QUICK if arguments.quick else USUAL).items():
         if getattr(arguments, name) is None:

@@ -1,6 +1,9 @@
 """Plots and widgets: functions of a trace, a record or a formula; no model is ever loaded here."""
 
+from ..base.extras import needs
 from ..base.lazy import face
+
+needs("book", "ipywidgets", "matplotlib")
 
 __getattr__, __dir__ = face(
     __name__,
