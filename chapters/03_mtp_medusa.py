@@ -826,7 +826,7 @@ print(f"    an α of 0.8 would give τ = {sum(0.8**k for k in range(5)):.2f}")
 # %%
 # NBVAL_CHECK_OUTPUT
 from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.rules import residual, verify, without
+from specdec_core.core.rules import Lossless, residual, verify, without
 
 p, q = np.array([0.4, 0.4, 0.2]), np.array([0.5, 0.3, 0.2])
 
@@ -1004,7 +1004,7 @@ def toy_distance(T, draw, rule):
 
 rows = []
 for T in (0.3, 0.7, 1.0, 1.5):
-    cells = [exact(toy_distance(T, "without_replacement", verify))]
+    cells = [exact(toy_distance(T, "without_replacement", Lossless()))]
     for draw in ("without_replacement", "point"):
         cells += [f"{toy_distance(T, draw, Typical(e, e**0.5)):.3f}" for e in (0.09, 0.3, 0.6)]
     rows.append([f"{T}", *cells])
@@ -1079,7 +1079,7 @@ def seeds(rule, draw):
 
 
 shortest = min(prompts, key=len)
-for name, rule in (("lossless", verify), ("typical", Typical())):
+for name, rule in (("lossless", Lossless()), ("typical", Typical())):
     for draw in ("without_replacement", "point"):
         different, tokens = seeds(rule, draw)
         how = "fixed" if draw == "point" else "drawn"

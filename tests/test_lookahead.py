@@ -23,7 +23,7 @@ from model_free import (
 from specdec_core.core.contract import Budget
 from specdec_core.core.engine import generate, stream
 from specdec_core.core.rng import Rng
-from specdec_core.core.rules import verify
+from specdec_core.core.rules import Greedy, verify
 from specdec_core.core.sampling import Sampling
 from specdec_core.core.toy import TableLM
 from specdec_core.core.tree import DraftTree
@@ -252,7 +252,7 @@ def test_shared_prefixes_are_merged_and_the_longest_match_wins():
     assert paths == [[4], [4, 1], [4, 1, 5], [4, 1, 5, 6], [4, 1, 2], [4, 1, 2, 3]]
     says = {(4,): 1, (4, 1): 2, (4, 1, 2): 3, (4, 1, 2, 3): 9}
     target = np.array([says.get(tuple(tree.tokens[tree.path_to(i)]), 0) for i in range(len(tree.tokens))])
-    assert verify(target, tree, Rng(0)).tokens == (1, 2, 3, 9)
+    assert verify(Greedy(target), tree, Rng(0)).tokens == (1, 2, 3, 9)
 
 
 def test_window_rows_are_never_emitted():
@@ -260,7 +260,7 @@ def test_window_rows_are_never_emitted():
     drafter = Lookahead(3, 2, 1)
     tree = drafter.propose([7], Budget(64, 64), Rng(0))
     assert tree.tokens.tolist() == [7, 7, 7]
-    assert verify(np.array([7, 7, 7]), tree, Rng(0)).tokens == (7,)
+    assert verify(Greedy([7, 7, 7]), tree, Rng(0)).tokens == (7,)
 
 
 def test_a_small_row_budget_is_shared_and_said_so():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specdec_core.core.rng import Rng, enumerate_law, total_variation
-from specdec_core.core.rules import Trial, accept_probability, clip, residual, verify, without
+from specdec_core.core.rules import Greedy, Trial, accept_probability, clip, residual, verify, without
 from specdec_core.core.sampling import Sampling
 from specdec_core.core.toy import TableLM
 from specdec_core.core.tree import DraftTree
@@ -78,13 +78,13 @@ def test_no_draft_is_one_draw_from_p():
 def test_scratch_rows_are_never_tested():
     """Row 1 holds the very token that the target wants, but it is scratch."""
     tree = DraftTree(np.array([7, 1, 2]), np.array([-1, 0, 0]), candidate=np.array([True, False, True]))
-    assert verify(np.array([1, 1, 1]), tree, Rng(0)).trials == (Trial(2, 0.0, False),)
+    assert verify(Greedy([1, 1, 1]), tree, Rng(0)).trials == (Trial(2, 0.0, False),)
 
 
 @pytest.mark.parametrize("keep, path, tokens", [(1, (0, 1), (5,)), (2, (0, 1, 2), (5, 6)), (3, (0, 1, 2), (5, 6, 9))])
 def test_clip_keeps_the_first_tokens_and_commits_one_less(keep, path, tokens):
     """Of k + 1 = 3 tokens; the last one kept waits as the next root, so the cache gets the root and keep - 1 more."""
-    whole = verify(np.array([5, 6, 9]), DraftTree.chain(7, [5, 6]), Rng(0))
+    whole = verify(Greedy([5, 6, 9]), DraftTree.chain(7, [5, 6]), Rng(0))
     cut = clip(whole, keep)
     assert cut.tokens == tokens and cut.next_token == tokens[-1]
     assert cut.path == path[:keep]
@@ -93,7 +93,7 @@ def test_clip_keeps_the_first_tokens_and_commits_one_less(keep, path, tokens):
 
 @pytest.mark.parametrize("keep", [0, 4, -1])
 def test_clip_refuses_other_lengths(keep):
-    whole = verify(np.array([5, 6, 9]), DraftTree.chain(7, [5, 6]), Rng(0))
+    whole = verify(Greedy([5, 6, 9]), DraftTree.chain(7, [5, 6]), Rng(0))
     with pytest.raises(ValueError, match=f"between 1 and 3, the tokens of the verdict; got {keep}"):
         clip(whole, keep)
 
@@ -127,7 +127,7 @@ def test_greedy_ids_stand_for_one_hot_laws(draw):
     for _ in range(300):
         tree = random_tree(rng, vocab_size=4, nodes=7, draw=draw)
         ids = rng.integers(4, size=len(tree.tokens))
-        by_ids, by_laws = verify(ids, tree, Rng(0)), verify(np.eye(4)[ids], tree, Rng(1))
+        by_ids, by_laws = verify(Greedy(ids), tree, Rng(0)), verify(np.eye(4)[ids], tree, Rng(1))
         assert by_ids.tokens == by_laws.tokens and by_ids.path == by_laws.path
         assert by_ids.trials == by_laws.trials
         accepted += by_ids.accepted

@@ -9,7 +9,7 @@ from drafters_for_tests import Oracle
 from specdec_core.core.engine import generate
 from specdec_core.core.null import NullDrafter
 from specdec_core.core.rng import Rng
-from specdec_core.core.rules import clip, verify
+from specdec_core.core.rules import Greedy, clip, verify
 from specdec_core.core.sampling import Sampling
 from specdec_core.core.toy import TableLM
 from specdec_core.core.trace import PHASES, Step, Trace
@@ -19,7 +19,7 @@ SECONDS = dict(zip(PHASES, (0.5, 2.0, 0.25, 0.125, 0.0625), strict=True))
 
 
 def step(tree, target, keep=None, before=10):
-    verdict = verify(np.array(target), tree, Rng(0))
+    verdict = verify(Greedy(target), tree, Rng(0))
     return Step(before, tree, verdict, clip(verdict, keep or len(verdict.tokens)), SECONDS)
 
 

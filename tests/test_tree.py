@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specdec_core.core.rng import Rng
-from specdec_core.core.rules import verify
+from specdec_core.core.rules import Greedy, verify
 from specdec_core.core.tree import DraftTree
 
 Q = np.full((3, 4), 0.25)
@@ -90,4 +90,4 @@ def test_without_its_laws_a_tree_says_how_it_was_drawn_and_cannot_be_verified(dr
     assert whole.q is not None, "the tree itself keeps them"
     with pytest.raises(ValueError, match="was stored without them"):
         verify(Q[[0, 1, 1]], bare, Rng(0))
-    assert verify(np.array([1, 2, 0]), bare, Rng(0)).tokens == (1, 2, 0), "greedy needs no law"
+    assert verify(Greedy([1, 2, 0]), bare, Rng(0)).tokens == (1, 2, 0), "greedy needs no law"

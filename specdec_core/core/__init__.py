@@ -5,11 +5,13 @@ from ..base.lazy import face
 __getattr__, __dir__ = face(
     __name__,
     {
-        ".contract": ["Budget", "Drafter", "DrafterBase", "LanguageModel", "LMOutput"],
-        ".engine": ["Generation", "Run", "generate", "stream"],
+        ".contract": ["Budget", "Choices", "Drafter", "DrafterBase", "LanguageModel", "LMOutput"],
+        ".engine": ["Generation", "Run", "generate", "one_by_one", "stream", "together"],
         ".null": ["NullDrafter"],
         ".rng": ["Rng", "enumerate_law", "pick_at", "spawn", "total_variation"],
-        ".rules": ["Trial", "Verdict", "accept_probability", "clip", "residual", "verify", "without"],
+        ".rules": [
+            "Greedy", "Lossless", "Trial", "Verdict", "accept_probability", "clip", "residual", "verify", "without",
+        ],
         ".sampling": ["Sampling", "argmax", "softmax"],
         ".stopping": ["Stop"],
         ".toy": ["TableLM"],

@@ -12,9 +12,37 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from ..base.errors import SpecdecError
 from .rng import Rng
 from .rules import Verdict
 from .tree import DraftTree
+
+
+class Choices:
+    """Stands for logits (N+1, V) where only the largest of each row is known, which is enough for greedy decoding.
+
+    Args:
+        ids: (N+1,) int64 tokens.
+
+    Example:
+        >>> Choices(torch.tensor([4, 7]))[1:].argmax(-1).tolist()
+        [7]
+    """
+
+    def __init__(self, ids: torch.Tensor):
+        self._ids = ids
+
+    def argmax(self, dim: int) -> torch.Tensor:
+        return self._ids
+
+    def __getitem__(self, rows) -> Choices:
+        return Choices(self._ids[rows])
+
+    def double(self) -> torch.Tensor:
+        raise SpecdecError(
+            "only the best token of each row is known, enough for greedy decoding without penalties; to sample or "
+            'to penalize, have the model give its logits (ShardedLM: exchange="logits")'
+        )
 
 
 @dataclass(frozen=True)
@@ -22,11 +50,11 @@ class LMOutput:
     """What one forward says about each row of a tree.
 
     Attributes:
-        logits: (N+1, V) next-token logits after each row.
+        logits: (N+1, V) next-token logits after each row, or the best tokens alone.
         hidden: (N+1, D) last hidden states, after the final norm, or None where not asked for.
     """
 
-    logits: torch.Tensor
+    logits: torch.Tensor | Choices
     hidden: torch.Tensor | None = None
 
 

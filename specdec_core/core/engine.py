@@ -2,26 +2,32 @@
 
     propose a tree -> one target forward -> verify -> clip at a stop or the limit -> commit -> observe
 
+`Run.propose` is the step up to the forward and `Run.accept` what follows it, so that several runs can share a forward
+(`together`). A single one is a batch of one.
+
 Invariant, checked at every step: ``lm.length == len(context) - 1``. The root of every tree is the last committed
 token, so prefill reads ``context[:-1]`` and the first token needs no special case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
 
 from ..base.errors import ContextLimitError, DraftError
-from .contract import Budget, Drafter, LanguageModel
+from .contract import Budget, Drafter, LanguageModel, LMOutput
 from .null import NullDrafter
 from .rng import Rng, spawn
-from .rules import Rule, clip, verify
+from .rules import Lossless, Rule, clip
 from .sampling import Sampling
 from .stopping import Stop
 from .trace import PHASES, Step, Trace
 from .tree import DraftTree
+
+# Scores one tree per language model, each after its own sequence; the flag asks for hidden states.
+Forward = Callable[[Sequence[LanguageModel], Sequence[DraftTree], bool], Sequence[LMOutput]]
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,20 @@ class Generation:
     trace: Trace
 
 
-def generate(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, **options) -> Generation:
-    """Decode to the end. Takes the options of `stream`.
-
-    >>> import numpy as np
-    >>> from specdec_core.core.toy import TableLM
-    >>> lm = TableLM(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
-    >>> generate(lm, [0], max_new_tokens=4).tokens
-    (1, 2, 0, 1)
-    """
-    run = Run(lm, prompt, drafter, **options)
-    for _ in run:
-        pass
-    return run.result()
-
-
-def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, **options) -> Run:
-    """Decode step by step: iterating yields each `Step`; ``result()`` afterwards gives the `Generation`.
+def generate(
+    lm: LanguageModel,
+    prompt: Sequence[int],
+    drafter: Drafter | None = None,
+    *,
+    max_new_tokens: int = 128,
+    sampling: Sampling | None = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+    max_nodes: int | None = None,
+    rule: Rule | None = None,
+    rngs: tuple[Rng, Rng] | None = None,
+) -> Generation:
+    """Decode to the end.
 
     Args:
         lm: the target.
@@ -68,7 +71,7 @@ def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = N
         stop: what else ends the run; nothing by default.
         seed: drafting and verifying draw from two streams of it.
         max_nodes: most rows besides the root in one forward; what the drafter asks for by default.
-        rule: how trees are verified; `verify`, which is lossless, by default. `typical.Typical` is not.
+        rule: how trees are verified; `rules.Lossless` by default. `typical.Typical` is not lossless.
         rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
 
     Raises:
@@ -76,64 +79,106 @@ def stream(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = N
         DraftError: if the drafter breaks its contract.
         ValueError: for an empty prompt without a beginning-of-sequence token, ids outside the vocabulary,
             or a negative limit.
+
+    Example:
+        >>> import numpy as np
+        >>> from specdec_core import TableLM
+        >>> lm = TableLM(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+        >>> generate(lm, [0], max_new_tokens=4).tokens
+        (1, 2, 0, 1)
     """
-    return Run(lm, prompt, drafter, **options)
+    options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "stop": stop, "seed": seed}
+    run = Run(lm, prompt, drafter, **options, max_nodes=max_nodes, rule=rule, rngs=rngs)
+    for _ in run:
+        pass
+    return run.result()
 
 
 class Run:
-    """One generation in progress; see `stream`."""
+    """One generation in progress; takes what `generate` takes.
 
-    def __init__(self, lm: LanguageModel, prompt: Sequence[int], drafter: Drafter | None = None, *,
-                 max_new_tokens: int = 128, sampling: Sampling | None = None, stop: Stop | None = None,
-                 seed: int = 0, max_nodes: int | None = None, rule: Rule = verify,
-                 rngs: tuple[Rng, Rng] | None = None):  # fmt: skip
+    Iterating decodes step by step and yields each `Step`; ``result()`` afterwards gives the `Generation`.
+
+    Example:
+        >>> import numpy as np
+        >>> from specdec_core import TableLM
+        >>> lm = TableLM(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+        >>> [step.tokens for step in stream(lm, [0], max_new_tokens=3)]
+        [(1,), (2,), (0,)]
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        prompt: Sequence[int],
+        drafter: Drafter | None = None,
+        *,
+        max_new_tokens: int = 128,
+        sampling: Sampling | None = None,
+        stop: Stop | None = None,
+        seed: int = 0,
+        max_nodes: int | None = None,
+        rule: Rule | None = None,
+        rngs: tuple[Rng, Rng] | None = None,
+    ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         max_nodes = self.drafter.max_nodes if max_nodes is None else max_nodes
         if max_new_tokens < 0 or max_nodes < 0:
             raise ValueError(f"limits must be >= 0; got max_new_tokens={max_new_tokens}, max_nodes={max_nodes}")
-        self.sampling = sampling or Sampling()
+        self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
         self.context = _checked(prompt, lm)
         self.prompt_length = len(self.context)
         self.max_new_tokens, self.max_nodes = max_new_tokens, max_nodes
-        self.rule, label = rule, getattr(rule, "label", "")  # a rule that is not lossless has one, and is named by it
-        self.trace = Trace(f"{self.drafter.name} ({label})" if label else self.drafter.name, self.prompt_length)
+        name, label = self.drafter.name, self.rule.label
+        self.trace = Trace(f"{name} ({label})" if label else name, self.prompt_length)
         self.watch = (stop or Stop()).watch()
+        if max_new_tokens == 0:
+            self.watch.reason = "length"
         self._draft_rng, self._verify_rng = rngs or spawn(seed)
 
     def __iter__(self) -> Iterator[Step]:
         if self.trace.steps:
             raise RuntimeError("a run can be iterated once; start another with stream()")
-        if self.max_new_tokens == 0:
-            self.watch.reason = "length"
-            return
-        start = perf_counter()
-        needs, room = self.drafter.needs_hidden, self.max_new_tokens + self.max_nodes + 1
-        hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs)
-        self.drafter.reset(self.context)
-        if needs:
-            self.drafter.read_prompt(hidden)
-        self.trace.prefill_seconds = perf_counter() - start
-        while self.watch.reason is None:
-            yield self._step()
+        self.begin()
+        while not self.done:
+            yield from together([self], one_by_one)
+
+    @property
+    def done(self) -> bool:
+        return self.watch.reason is not None
 
     def result(self) -> Generation:
         """What has been generated so far."""
         tokens, text = self.watch.finish()
         return Generation(tuple(tokens), text, self.watch.reason or "unfinished", self.trace)
 
-    def _step(self) -> Step:
-        lm, context, clock = self.lm, self.context, [perf_counter()]
-        before = len(context)
-        remaining = self.max_new_tokens - (before - self.prompt_length)
-        room = lm.max_length - before  # tokens that the context can still take
+    def begin(self) -> None:
+        """Read the prompt, all but its last token; comes before the first step."""
+        if self.done:
+            return
+        start, needs_hidden = perf_counter(), self.drafter.needs_hidden
+        room = self.max_new_tokens + self.max_nodes + 1
+        hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs_hidden)
+        self.drafter.reset(self.context)
+        if hidden is not None:
+            self.drafter.read_prompt(hidden)
+        self.trace.prefill_seconds = perf_counter() - start
 
+    def propose(self) -> DraftTree:
+        """The step up to the forward: the draft."""
+        start, room = perf_counter(), self.lm.max_length - len(self.context)
         budget = Budget(self.max_nodes, room - 1)
-        tree = self.drafter.propose(context, budget, self._draft_rng)
-        _check_tree(tree, context[-1], budget, lm.vocab_size, self.drafter.name)
-        clock.append(perf_counter())
+        self._tree = self.drafter.propose(self.context, budget, self._draft_rng)
+        _check_tree(self._tree, self.context[-1], budget, self.lm.vocab_size, self.drafter.name)
+        self._drafting = perf_counter() - start
+        return self._tree
 
-        out = lm.forward(tree, self.drafter.needs_hidden)
-        clock.append(perf_counter())
+    def accept(self, out: LMOutput, seconds: float) -> Step:
+        """The step after the forward, which took ``seconds``: what of the draft is kept, and the token after it."""
+        lm, context, tree, clock = self.lm, self.context, self._tree, [perf_counter()]
+        before = len(context)
+        remaining = self.prompt_length + self.max_new_tokens - before
+        room = lm.max_length - before  # tokens that the context can still take
 
         laws = self.sampling.laws(out.logits, tree, context, self.prompt_length)
         verdict = self.rule(laws, tree, self._verify_rng)
@@ -150,26 +195,59 @@ class Run:
 
         if self.watch.reason == "length" and room < remaining:
             self.watch.reason = "context"
-        spans = [after - before for before, after in pairwise(clock)]
-        seconds = dict(zip(PHASES, spans, strict=True))
-        step = Step(before, tree.without_q(), verdict, emitted, seconds)
+        spans = [self._drafting, seconds, *(end - start for start, end in pairwise(clock))]
+        step = Step(before, tree.without_q(), verdict, emitted, dict(zip(PHASES, spans, strict=True)))
         self.trace.steps.append(step)
         return step
+
+
+stream = Run  # for step in stream(lm, prompt): ...
+
+
+def together(runs: Sequence[Run], forward: Forward) -> list[Step]:
+    """One step of each run, with one forward for all of them.
+
+    Args:
+        runs: begun and not done, each with a sequence, and so a language model, of its own.
+        forward: such as `model.batch.forward_together`. Its time stands in the trace of every run.
+
+    Example:
+        >>> from specdec_core import TableLM
+        >>> runs = [Run(TableLM.random(4), prompt, max_new_tokens=2) for prompt in ([0], [1, 2, 3])]
+        >>> for run in runs:
+        ...     run.begin()
+        >>> [step.context_length for step in together(runs, one_by_one)]
+        [1, 3]
+    """
+    trees = [run.propose() for run in runs]
+    start = perf_counter()
+    outs = forward([run.lm for run in runs], trees, any(run.drafter.needs_hidden for run in runs))
+    seconds = perf_counter() - start
+    return [run.accept(out, seconds) for run, out in zip(runs, outs, strict=True)]
+
+
+def one_by_one(lms: Sequence[LanguageModel], trees: Sequence[DraftTree], needs_hidden: bool) -> list[LMOutput]:
+    """A `Forward` of any language models: each scores its own tree."""
+    return [lm.forward(tree, needs_hidden) for lm, tree in zip(lms, trees, strict=True)]
 
 
 def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
     ids = [int(i) for i in prompt]
     if not ids:
         if lm.bos_id is None:
-            raise ValueError("an empty prompt needs a beginning-of-sequence token, and this model has none; "
-                             "pass at least one token id")  # fmt: skip
+            raise ValueError(
+                "an empty prompt needs a beginning-of-sequence token, and this model has none; "
+                "pass at least one token id"
+            )
         ids = [lm.bos_id]
     bad = [i for i in ids if not 0 <= i < lm.vocab_size]
     if bad:
         raise ValueError(f"token ids must be in 0 ... {lm.vocab_size - 1}; the prompt has {bad[:5]}")
     if len(ids) >= lm.max_length:
-        raise ContextLimitError(f"the prompt has {len(ids)} tokens and the model's context holds {lm.max_length}; "
-                                f"shorten the prompt to at most {lm.max_length - 1} tokens")  # fmt: skip
+        raise ContextLimitError(
+            f"the prompt has {len(ids)} tokens and the model's context holds {lm.max_length}; "
+            f"shorten the prompt to at most {lm.max_length - 1} tokens"
+        )
     return ids
 
 

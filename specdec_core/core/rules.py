@@ -9,14 +9,14 @@ The rule must match the way the children were drawn, so `verify` reads it from t
 * ``"without_replacement"``: the same, with q renormalized without the rejected child each time
   (recursive rejection sampling, arXiv:2402.14160).
 
-All three return tokens whose law is exactly p's. Greedy decoding is T = 0, where every row of p is one-hot.
+All three return tokens whose distribution is exactly p's. Greedy decoding is T = 0, where every row of p is one-hot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -25,9 +25,20 @@ from .tree import DraftTree
 
 
 class Laws(Protocol):
-    """Anything whose ``laws[i]`` is the target's law (V,) after node i; a dense (N+1, V) array will do."""
+    """Anything whose ``laws[i]`` is the target's law (V,) after row i of a tree; a dense (N+1, V) array will do."""
 
     def __getitem__(self, i: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """Laws that are all one-hot, as at T = 0, stored by their tokens.
+
+    Attributes:
+        ids: (N+1,) the target's best token after each row of a tree.
+    """
+
+    ids: Sequence[int] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -61,8 +72,27 @@ class Verdict:
         return len(self.path) - 1
 
 
-# A way to verify: `verify` is lossless; others, marked as not, may stand in its place (`typical`).
-Rule = Callable[["Laws | np.ndarray", DraftTree, Rng], Verdict]
+class Rule(Protocol):
+    """A way to verify. `Lossless` is the one by default; others may stand in its place (`typical`).
+
+    Attributes:
+        label: names a rule that is not lossless in tables and plots; "" for one that is.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    def __call__(self, p: Laws | Greedy, tree: DraftTree, rng: Rng) -> Verdict: ...
+
+
+@dataclass(frozen=True)
+class Lossless:
+    """The rule that is `verify`: the tokens are distributed as the target's own."""
+
+    label: ClassVar[str] = ""
+
+    def __call__(self, p: Laws | Greedy, tree: DraftTree, rng: Rng) -> Verdict:
+        return verify(p, tree, rng)
 
 
 def accept_probability(p_x: float, q_x: float) -> float:
@@ -100,12 +130,11 @@ def residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return excess / total if total > 0 else p / p.sum()
 
 
-def verify(p: Laws | np.ndarray, tree: DraftTree, rng: Rng) -> Verdict:
+def verify(p: Laws | Greedy, tree: DraftTree, rng: Rng) -> Verdict:
     """Walk the tree from the root, keep what the target accepts, and sample the token that follows.
 
     Args:
-        p: target laws by row; either something indexable by row giving (V,), or a vector (N+1,) of integers,
-            which stands for one-hot rows stored by their ids (greedy decoding).
+        p: the target's law after each row.
         tree: the draft.
         rng: source of the acceptance uniforms and of the correction or bonus token; unused when greedy.
 
@@ -115,22 +144,18 @@ def verify(p: Laws | np.ndarray, tree: DraftTree, rng: Rng) -> Verdict:
     Raises:
         ValueError: when sampling, for a tree that was drawn from laws and has lost them (`DraftTree.without_q`).
 
-    >>> tree = DraftTree.chain(7, [1, 2])
-    >>> verify(np.array([1, 5, 9]), tree, Rng(0)).tokens
-    (1, 5)
+    Example:
+        >>> tree = DraftTree.chain(7, [1, 2])
+        >>> verify(Greedy([1, 5, 9]), tree, Rng(0)).tokens
+        (1, 5)
     """
-    if isinstance(p, np.ndarray) and p.ndim == 1:
-        step = _step_greedy
-    elif tree.draw != "point" and tree.size and tree.q is None:
-        raise ValueError(f"draw={tree.draw!r} needs q, the laws drawn from; this tree was stored without them")
-    else:
-        step = _step_point if tree.draw == "point" else _step_sampled
     path, trials = [0], []
     while True:
-        child, token = step(p, tree, path[-1], rng, trials)
-        if child is None:
+        tests, token = _children(p, tree, path[-1], rng)
+        trials += tests
+        if not (tests and tests[-1].accepted):
             break
-        path.append(child)
+        path.append(tests[-1].node)
     tokens = tuple(int(t) for t in tree.tokens[path[1:]]) + (token,)
     return Verdict(tuple(path), token, tuple(trials), tokens)
 
@@ -141,10 +166,11 @@ def clip(verdict: Verdict, keep: int) -> Verdict:
     The last token kept becomes ``next_token``: it is emitted but not committed to the cache, exactly like
     the correction or bonus token of an uncut verdict.
 
-    >>> tree = DraftTree.chain(7, [1, 2, 3])
-    >>> clip(verify(np.array([1, 2, 3, 4]), tree, Rng(0)), 2)
-    Verdict(path=(0, 1), next_token=2, trials=(Trial(node=1, accept_prob=1.0, accepted=True), \
-Trial(node=2, accept_prob=1.0, accepted=True), Trial(node=3, accept_prob=1.0, accepted=True)), tokens=(1, 2))
+    Example:
+        >>> whole = verify(Greedy([1, 2, 3, 4]), DraftTree.chain(7, [1, 2, 3]), Rng(0))
+        >>> cut = clip(whole, 2)
+        >>> whole.tokens, cut.tokens, cut.path, cut.next_token
+        ((1, 2, 3, 4), (1, 2), (0, 1), 2)
     """
     if not 1 <= keep <= len(verdict.tokens):
         raise ValueError(f"keep must be between 1 and {len(verdict.tokens)}, the tokens of the verdict; got {keep}")
@@ -152,32 +178,37 @@ Trial(node=2, accept_prob=1.0, accepted=True), Trial(node=3, accept_prob=1.0, ac
     return Verdict(verdict.path[:keep], tokens[-1], verdict.trials, tokens)
 
 
-def _step_greedy(p, tree, node, rng, trials) -> tuple[int | None, int]:
-    target = int(p[node])
-    for child in tree.children(node):
-        accepted = int(tree.tokens[child]) == target
-        trials.append(Trial(child, float(accepted), accepted))
-        if accepted:
-            return child, target
-    return None, target
+def _children(p: Laws | Greedy, tree: DraftTree, node: int, rng: Rng) -> tuple[list[Trial], int]:
+    """The tests of a node's children, up to the first that is accepted, and the token that follows the node."""
+    if isinstance(p, Greedy):
+        best = int(p.ids[node])
+        return _matched(tree, node, best, lambda token: float(token == best)), best
+    law = np.asarray(p[node], np.float64)  # (V,)
+    if tree.draw == "point":
+        y = rng.pick(law)
+        return _matched(tree, node, y, lambda token: float(law[token])), y
+    return _drawn(law, tree, node, rng)
 
 
-def _step_point(p, tree, node, rng, trials) -> tuple[int | None, int]:
-    law = p[node]
-    y = rng.pick(law)
+def _matched(tree: DraftTree, node: int, y: int, probability: Callable[[int], float]) -> list[Trial]:
+    """Children that were fixed: the one equal to the target's own token y is accepted."""
+    trials = []
     for child in tree.children(node):
         token = int(tree.tokens[child])
-        trials.append(Trial(child, float(law[token]), token == y))
+        trials.append(Trial(child, probability(token), token == y))
         if token == y:
-            return child, y
-    return None, y
+            break
+    return trials
 
 
-def _step_sampled(p, tree, node, rng, trials) -> tuple[int | None, int]:
-    law = np.asarray(p[node], np.float64)
-    children = tree.children(node)
-    q = tree.q[node] if children else None
-    rejected = None
+def _drawn(law: np.ndarray, tree: DraftTree, node: int, rng: Rng) -> tuple[list[Trial], int]:
+    """Children that were drawn from q: each is tested against what the ones before it left of the target's law."""
+    trials, children, rejected = [], tree.children(node), None
+    if not children:
+        return trials, rng.pick(law)
+    if tree.q is None:
+        raise ValueError(f"draw={tree.draw!r} needs q, the laws drawn from; this tree was stored without them")
+    q = tree.q[node]  # (V,)
     for child in children:
         if rejected is not None and tree.draw == "without_replacement":
             q = without(q, rejected)
@@ -186,9 +217,9 @@ def _step_sampled(p, tree, node, rng, trials) -> tuple[int | None, int]:
         accepted = bool(rng.uniform() < prob)
         trials.append(Trial(child, float(prob), accepted))
         if accepted:
-            return child, x
+            return trials, x
         law, rejected = residual(law, q), x
-    return None, rng.pick(law)
+    return trials, rng.pick(law)
 
 
 def without(q: np.ndarray, x: int) -> np.ndarray:

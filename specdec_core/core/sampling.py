@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .contract import Choices
+from .rules import Greedy, Laws
 from .tree import DraftTree
 
 
@@ -106,31 +108,34 @@ class Sampling:
             p /= p.sum()
         return p
 
-    def laws(self, logits, tree: DraftTree, context: Sequence[int], prompt_length: int):
-        """Target laws for the rows of a tree, in the form that `verify` takes.
+    def laws(
+        self, logits: torch.Tensor | Choices, tree: DraftTree, context: Sequence[int], prompt_length: int
+    ) -> Laws | Greedy:
+        """The target's law after each row of a tree, in the form that `verify` takes.
 
         Args:
-            logits: (N+1, V) torch tensor, one row a tree row.
+            logits: (N+1, V), one row per row of the tree.
             tree: the draft; penalties see ``context`` followed by the drafted path to each row.
             context: committed tokens, the root last.
             prompt_length: how many tokens of ``context`` are the prompt.
 
         Returns:
-            (N+1,) int64 ids if greedy (one-hot rows stored by their ids), else a lazy sequence of (V,) laws,
-            each computed when the walk reaches its row.
+            `Greedy` at T = 0, else a lazy sequence of (V,) laws, each computed when the walk reaches its row.
         """
         if self.greedy and not self.penalizes:
-            return argmax(logits)
+            return Greedy(argmax(logits))
         rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length)
         if self.greedy:
-            return np.array([rows.scores(i).argmax() for i in range(len(tree.tokens))])
+            return Greedy([int(rows.scores(i).argmax()) for i in range(len(tree.tokens))])
         return rows
 
 
 class _Rows:
     """Laws by row, computed on first use."""
 
-    def __init__(self, sampling: Sampling, logits: np.ndarray, tree: DraftTree, context, prompt_length: int):
+    def __init__(
+        self, sampling: Sampling, logits: np.ndarray, tree: DraftTree, context: Sequence[int], prompt_length: int
+    ):
         self._sampling, self._logits, self._tree = sampling, logits, tree
         self._context, self._prompt_length = list(context), prompt_length
         self._laws: dict[int, np.ndarray] = {}
@@ -148,14 +153,13 @@ class _Rows:
         return self._laws[i]
 
 
-def argmax(logits) -> np.ndarray:
-    """(N,) int64 ids of the largest logit of each row of a torch tensor (N, V); the first of equal ones.
+def argmax(logits: torch.Tensor | Choices) -> np.ndarray:
+    """(N,) int64 ids of the largest logit of each row of (N, V); the first of equal ones.
 
-    >>> import torch
-    >>> argmax(torch.tensor([[1.0, 3.0, 3.0]], dtype=torch.bfloat16)).tolist()
-    [1]
+    Example:
+        >>> argmax(torch.tensor([[1.0, 3.0, 3.0]], dtype=torch.bfloat16)).tolist()
+        [1]
     """
-    # `parallel.Choices` is no tensor: it holds nothing but its argmax.
     if isinstance(logits, torch.Tensor) and logits.device.type == "cpu" and logits.element_size() == 2:
         # torch's argmax takes 16-bit numbers one at a time on a CPU: 1.1 ms for 11 rows of 49152, against 0.4 ms.
         return (logits == logits.amax(-1, keepdim=True)).numpy().argmax(-1)

@@ -18,7 +18,7 @@ import numpy as np
 from .contract import Drafter, LanguageModel
 from .engine import generate
 from .rng import Rng, enumerate_law, total_variation
-from .rules import Laws, Rule, Trial, Verdict, verify
+from .rules import Greedy, Laws, Rule, Trial, Verdict, verify
 from .sampling import Sampling
 from .tree import DraftTree
 
@@ -58,8 +58,8 @@ class Typical:
     delta: float = 0.3
     label: ClassVar[str] = "typical acceptance, not lossless"
 
-    def __call__(self, p: Laws | np.ndarray, tree: DraftTree, rng: Rng) -> Verdict:
-        if isinstance(p, np.ndarray) and p.ndim == 1:  # greedy
+    def __call__(self, p: Laws | Greedy, tree: DraftTree, rng: Rng) -> Verdict:
+        if isinstance(p, Greedy):
             return verify(p, tree, rng)
         trials, kept, bars = [], {0: 0.0}, {}  # kept: log p of the path to each node
         for node in range(1, len(tree.tokens)):
@@ -78,13 +78,20 @@ class Typical:
         return Verdict(tuple(path), best, tuple(trials), (*(int(t) for t in tree.tokens[path[1:]]), best))
 
 
-def generation_law(target: LanguageModel, prompt: Sequence[int], length: int, sampling: Sampling,
-                   drafter: Drafter | None = None, rule: Rule = verify) -> dict[tuple[int, ...], float]:  # fmt: skip
+def generation_law(
+    target: LanguageModel,
+    prompt: Sequence[int],
+    length: int,
+    sampling: Sampling,
+    drafter: Drafter | None = None,
+    rule: Rule | None = None,
+) -> dict[tuple[int, ...], float]:
     """The exact law of the ``length`` tokens that `generate` writes, found by enumerating all its draws.
 
     Args:
         target: with a vocabulary of a few tokens, such as a `TableLM`.
         drafter: keeps nothing over a `reset`; none gives the target's own law.
+        rule: how trees are verified; lossless by default.
 
     >>> from specdec_core.core.toy import TableLM
     >>> coin = TableLM(np.zeros((2, 2)))
@@ -93,14 +100,20 @@ def generation_law(target: LanguageModel, prompt: Sequence[int], length: int, sa
     """
 
     def tokens(rng) -> tuple[int, ...]:
-        options = {"max_new_tokens": length, "sampling": sampling, "rule": rule, "rngs": (rng, rng)}
-        return generate(target, prompt, drafter, **options).tokens
+        rngs = (rng, rng)
+        return generate(target, prompt, drafter, max_new_tokens=length, sampling=sampling, rule=rule, rngs=rngs).tokens
 
     return {text: float(mass) for text, mass in enumerate_law(tokens).items()}
 
 
-def distance(target: LanguageModel, prompt: Sequence[int], length: int, sampling: Sampling, drafter: Drafter,
-             rule: Rule = verify) -> float:  # fmt: skip
+def distance(
+    target: LanguageModel,
+    prompt: Sequence[int],
+    length: int,
+    sampling: Sampling,
+    drafter: Drafter,
+    rule: Rule | None = None,
+) -> float:
     """Total variation between what a drafter and a rule write and what the target does; 0 if lossless.
 
     Args: as `generation_law`.

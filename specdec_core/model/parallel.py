@@ -26,8 +26,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ..base.errors import DraftError, SpecdecError
-from ..core.contract import LanguageModel, LMOutput
+from ..base.errors import DraftError
+from ..core.contract import Choices, LanguageModel, LMOutput
 from ..core.tree import DraftTree
 
 _NO_HIDDEN = "hidden states are not exchanged between ranks; run this drafter on one rank"
@@ -154,26 +154,3 @@ def _checksum(start: int, *arrays: np.ndarray) -> int:
     for array in arrays:
         start = zlib.crc32(array.tobytes(), start)
     return start
-
-
-class Choices:
-    """Rows of which only the argmax is known: what stands for logits (N+1, V) after ``exchange="argmax"``.
-
-    >>> Choices(torch.tensor([4, 7]))[1:].argmax(-1).tolist()
-    [7]
-    """
-
-    def __init__(self, ids: torch.Tensor):
-        self._ids = ids
-
-    def argmax(self, dim: int) -> torch.Tensor:
-        return self._ids
-
-    def __getitem__(self, rows) -> Choices:
-        return Choices(self._ids[rows])
-
-    def double(self) -> torch.Tensor:
-        raise SpecdecError(
-            "only the argmax of each row was exchanged, enough for greedy decoding without penalties; "
-            'build ShardedLM with exchange="logits" to sample or to penalize'
-        )
