@@ -21,5 +21,6 @@ __getattr__, __dir__ = face(
         ".prompt_lookup": ["PromptLookup"],
         ".rest": ["REST"],
         ".suffix_decoding": ["SuffixDecoding"],
+        ".weights": ["SHIPPED", "ablations", "read_card", "shipped"],
     },
 )
