@@ -1,6 +1,15 @@
-"""Datastores for REST: a corpus of token ids with its suffix array, on disk, memory-mapped."""
+"""Memories of text: datastores for REST (token ids with their suffix array, memory-mapped), and trees that grow."""
 
-from .files import DatastoreError, TokenizerId, identify, place, read_header
-from .store import Match, SuffixStore
+from ..base.lazy import face
 
-__all__ = ["DatastoreError", "Match", "SuffixStore", "TokenizerId", "identify", "place", "read_header"]
+__getattr__, __dir__ = face(
+    __name__,
+    {
+        ".": ["bench"],
+        ".files": ["DatastoreError", "TokenizerId", "identify", "place", "read_header"],
+        ".store": ["Match", "SuffixStore"],
+        ".suffix_memory": ["GrowingText", "PastTexts"],
+        ".suffix_tree": ["as_text"],
+        ".texts": ["code_files", "read_texts", "tokenized"],
+    },
+)

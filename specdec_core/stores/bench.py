@@ -1,7 +1,7 @@
 """How long a query takes, against the size of the datastore, cold and warm.
 
 Contexts are positions of this package's own source, which `texts.code_files` leaves out: real code,
-that the store has not seen. A query is what REST does a step: find the longest match, read its continuations.
+that the store has not seen. A query is what REST does per step: find the longest match, read its continuations.
 Warm: the pages that queries touch are in memory. Cold: the system has dropped the store's pages before each
 query; a disk's or a hypervisor's own cache may still hold them.
 """
@@ -36,26 +36,40 @@ def contexts_of_own_source(tokenizer: Any, count: int, length: int = 16) -> list
     return [text[end - length : end] for text, end in draw.choices(places, k=count)]
 
 
-def measure(store: SuffixStore, sizes: Sequence[int], contexts: Sequence[Sequence[int]],
-            say: Callable[[str], None]) -> list[dict[str, Any]]:  # fmt: skip
+def measure(
+    store: SuffixStore,
+    sizes: Sequence[int],
+    contexts: Sequence[Sequence[int]],
+    say: Callable[[str], None] = lambda message: None,
+) -> list[dict[str, Any]]:
     """Time queries on the first tokens of ``store`` at each size, and on all of it.
 
+    Args:
+        store: one in memory is written to files for the while.
+        sizes: in tokens.
+        contexts: what is looked up.
+        say: called with a line of progress now and then.
+
     Returns:
-        one row a size: tokens, bytes, median and 99th percentile in milliseconds of `find` and of the whole
+        one row per size: tokens, bytes, median and 99th percentile in milliseconds of `find` and of the whole
         query, warm, and of the whole query cold (None where pages cannot be dropped); the growth of resident
         memory during the warm queries, in bytes; the mean match length.
     """
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for size in [size for size in sorted(sizes) if size < len(store)] + [len(store)]:
-            place = Path(folder) / str(size)
-            if size < len(store):
-                say(f"building a store of {size:,} tokens")
-                build(place, _documents(store, size), store.vocab_size)
-            else:
-                place = Path(store.tokens.filename).parent.parent
-            say(f"querying {size:,} tokens")
-            rows.append(_row(place, contexts))
+    gc.freeze()  # between cold queries garbage is collected; it need not search what was there before, such as a model
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for size in [*sorted(size for size in sizes if size < len(store)), len(store)]:
+                place = Path(folder) / str(size)
+                if size < len(store) or not store.header:
+                    say(f"building a store of {size:,} tokens")
+                    build(place, _documents(store, size), store.vocab_size)
+                else:
+                    place = Path(store.tokens.filename).parent.parent
+                say(f"querying {size:,} tokens")
+                rows.append(_row(place, contexts))
+    finally:
+        gc.unfreeze()
     return rows
 
 
