@@ -68,13 +68,12 @@ if importlib.util.find_spec("specdec_core") is None:
 # It says what it chose.
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 from specdec_core.viz import style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -110,32 +109,26 @@ print(loaded.why)
 # They were chosen because they show the two ways this can end.
 
 # %%
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import own
 
 questions = {question.id: question for question in own(["edit_code", "write"])}
 tasks = {"edit code": questions["edit_code-03"], "write": questions["write-04"]}
-prompts = {task: encode(question.turns[0], tokenizer) for task, question in tasks.items()}
+prompts = {task: loaded.encode(question.turns[0]) for task, question in tasks.items()}
 for task, question in tasks.items():
     print(f"{task}: {len(prompts[task])} tokens\n    {question.turns[0].splitlines()[0]}\n")
 
 # %% [markdown]
-# Both methods run in the same loop; autoregression is the method whose draft is always empty.
+# `compare` runs both methods in the same loop; autoregression is the method whose draft is always empty.
 # They take turns, three times over, so that a busy moment of the machine hits both.
+# (A short run before the stopwatch starts is not counted, because first calls are slow.)
 
 # %%
-from specdec_core.core.null import NullDrafter
-from specdec_core.drafters import PromptLookup
-from specdec_core.core.engine import generate
-from specdec_core.core.stopping import Stop
+from specdec_core import compare
 
-LENGTH, REPEATS = 96, 3
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-runs = {(task, drafter): [] for task in tasks for drafter in (NullDrafter, PromptLookup)}
-for prompt in prompts.values():  # once without the stopwatch: first calls are slow
-    generate(lm, prompt, PromptLookup(), max_new_tokens=8)
-for _ in range(REPEATS):
-    for (task, drafter), answers in runs.items():
-        answers.append(generate(lm, prompts[task], drafter(), max_new_tokens=LENGTH, stop=stop))
+LENGTH = 96
+asked = {task: [prompt] for task, prompt in prompts.items()}
+race = compare(lm, asked, ["prompt_lookup"], max_new_tokens=LENGTH, repeats=3)
+winner, loser = (race.answers("prompt_lookup", task)[0] for task in tasks)
 
 # %% [markdown]
 # There are two scoreboards.
@@ -147,25 +140,18 @@ for _ in range(REPEATS):
 # The ratio is taken repeat by repeat, so its middle value need not be the ratio of the two middle speeds.)
 
 # %%
-from statistics import median
-
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core.race import markdown
 
-
-def pace(answer):
-    """Tokens a second."""
-    return len(answer.tokens) / answer.trace.decode_seconds
-
-
-rows, faster = [], {}
-for (task, drafter), answers in runs.items():
-    ratios = [pace(answer) / pace(plain) for answer, plain in zip(answers, runs[task, NullDrafter])]
-    faster[task, drafter] = ratios
-    trace, speed = answers[0].trace, f"{median(pace(answer) for answer in answers):.1f}"
-    spread = "1" if drafter is NullDrafter else f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-    rows.append([task, drafter.name, str(trace.target_calls), f"{trace.tokens_per_call:.2f}", speed, spread])
-columns = ["task", "method", "forwards", "τ, tokens a forward", "tokens a second", "times faster"]
+rows = []
+for task in tasks:
+    for method in race.methods:
+        row = race.row(method, task)
+        steps = [str(row.target_calls), f"{row.tokens_per_call:.2f}"]
+        spread = f" ({row.decode_speedup_low:.2f}–{row.decode_speedup_high:.2f})" if method == "prompt_lookup" else ""
+        clock = [f"{row.decode_tokens_per_second:.1f}", f"{row.decode_speedup:.2f}{spread}"]
+        rows.append([task, method, *steps, *clock])
+columns = ["task", "method", "forwards", "τ, tokens per forward", "tokens per second", "times faster"]
 display(Markdown(markdown(rows, columns)))
 
 # %%
@@ -173,18 +159,19 @@ import matplotlib.pyplot as plt
 from specdec_core.viz import figures
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.2), sharey=True)
-for row, (task, drafter) in enumerate(runs):
-    look, name = style.bar(style.index(drafter.name)), f"{task}\n{drafter.name.replace('_', ' ')}"
-    taus = [answer.trace.tokens_per_call for answer in runs[task, drafter]]
-    left.barh(name, taus[0], height=0.6, **look)
-    right.barh(name, median(faster[task, drafter]), height=0.6, **look)
-    right.plot(faster[task, drafter], [row] * REPEATS, "D", color="white", mec="black", markersize=5)
-for axes, title in ((left, "Steps: tokens a forward, τ"), (right, "Clock: times faster")):
+for place, (task, method) in enumerate((task, method) for task in tasks for method in race.methods):
+    look, name = style.bar(style.index(method)), f"{task}\n{method.replace('_', ' ')}"
+    row = race.row(method, task)
+    left.barh(name, row.tokens_per_call, height=0.6, **look)
+    right.barh(name, row.decode_speedup, height=0.6, **look)
+    repeats = [row.decode_speedup_low, row.decode_speedup, row.decode_speedup_high]
+    right.plot(repeats, [place] * len(repeats), "D", color="white", mec="black", markersize=5)
+for axes, title in ((left, "Steps: tokens per forward, τ"), (right, "Clock: times faster")):
     axes.axvline(1, color="black", linestyle="--", linewidth=1)
     axes.set_title(title)
     axes.grid(axis="y", visible=False)
 left.invert_yaxis()
-alt = "Bars for two tasks and two methods. Left, tokens a forward; right, speed against autoregression."
+alt = "Bars for two tasks and two methods. Left, tokens per forward; right, speed against autoregression."
 figures.save(fig, "00-race", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -194,8 +181,8 @@ figures.save(fig, "00-race", alt=alt, model=loaded)
 
 # %%
 for task in tasks:
-    tau = runs[task, PromptLookup][0].trace.tokens_per_call
-    gain = median(faster[task, PromptLookup])
+    row = race.row("prompt_lookup", task)
+    tau, gain = row.tokens_per_call, row.decode_speedup
     if tau > 1.05 and gain < 0.98:
         verdict = "Fewer forwards, and yet more time: the scoreboards disagree, and the clock is right."
     elif gain < 0.98:
@@ -206,7 +193,7 @@ for task in tasks:
         verdict = "Both say it won, but the clock by less: a forward that checks a draft takes longer."
     else:
         verdict = "Both say it won, by about the same factor."
-    print(f"{task}: {tau:.2f} tokens a forward, {gain:.2f} times as fast.\n    {verdict}\n")
+    print(f"{task}: {tau:.2f} tokens per forward, {gain:.2f} times as fast.\n    {verdict}\n")
 
 # %% [markdown]
 # The whole chapter is about the gap between these two numbers.
@@ -216,9 +203,9 @@ for task in tasks:
 # Move the slider (on a page without a kernel you see the whole run instead).
 
 # %%
-from specdec_core.viz.replay import replay
+from specdec_core.viz import replay
 
-replay(runs["edit code", PromptLookup][0].trace, tokenizer)
+replay.replay(winner.trace, loaded.tokenizer)
 
 # %% [markdown]
 # Long blue stretches are code that the model copied from the request.
@@ -227,7 +214,7 @@ replay(runs["edit code", PromptLookup][0].trace, tokenizer)
 # And here is the loser:
 
 # %%
-replay(runs["write", PromptLookup][0].trace, tokenizer)
+replay.replay(loser.trace, loaded.tokenizer)
 
 # %% [markdown]
 # ## Is it the same text?
@@ -239,12 +226,12 @@ replay(runs["write", PromptLookup][0].trace, tokenizer)
 
 # %%
 for task in tasks:
-    plain, drafted = (runs[task, drafter][0].tokens for drafter in (NullDrafter, PromptLookup))
-    if plain == drafted:
+    row = race.row("prompt_lookup", task)
+    if row.identical:
         print(f"{task}: all tokens the same")
-    else:
-        same = next(i for i, (a, b) in enumerate(zip(plain, drafted)) if a != b)
-        print(f"{task}: the same up to token {same}, then a near tie")
+    for found in row.divergences:
+        print(f"{task}: the same up to token {found.position};", end=" ")
+        print(f"there the target's two largest scores are {found.logit_gap:.2g} apart")
 
 # %% [markdown]
 # If that bothers you, ask for `numerics="invariant"`.
@@ -254,14 +241,19 @@ for task in tasks:
 
 # %%
 # NBVAL_CHECK_OUTPUT
-exact = CachedLM(loaded.model, numerics="invariant")
+from specdec_core import generate
+from specdec_core.drafters import PromptLookup
+
+exact = CachedLM(loaded, numerics="invariant")
 for task, prompt in prompts.items():
-    plain = generate(exact, prompt, NullDrafter(), max_new_tokens=48, stop=stop)
-    drafted = generate(exact, prompt, PromptLookup(), max_new_tokens=48, stop=stop)
+    plain = generate(exact, prompt, max_new_tokens=48, stop=loaded.stop)
+    drafted = generate(exact, prompt, PromptLookup(), max_new_tokens=48, stop=loaded.stop)
     print(f"{task}: identical {plain.tokens == drafted.tokens}")
 
 # %% [markdown]
-# Chapter 12 takes this apart.
+# `generate` is the loop itself: a model, a prompt and, where something is to be drafted, a drafter.
+#
+# Chapter 12 examines rounding in detail.
 # Until then, read "lossless" as "the same text, up to rounding".
 
 # %% [markdown]
@@ -280,7 +272,7 @@ with torch.no_grad():
     for _ in range(4):
         logits = loaded.model(ids, use_cache=False, logits_to_keep=1).logits  # (1, 1, V)
         ids = torch.cat([ids, logits.argmax(-1)], dim=1)  # (1, L + 1)
-print(repr(tokenizer.decode(ids[0, -4:])))
+print(repr(loaded.decode(ids[0, -4:].tolist())))
 
 # %% [markdown]
 # The $n$-th token makes the model read $n$ tokens, nearly all of which it has read before.
@@ -407,7 +399,7 @@ b = head.element_size()
 corner = ridge(b, bandwidth=B, flops=F)
 print(f"P = {P / 1e6:.0f} million weights of b = {b} bytes;", end=" ")
 print(f"B = {B / 1e9:.1f} GB/s; F = {F / 1e9:.0f} GFLOP/s")
-print(f"reading: {1e3 * b * P / B:.2f} ms a forward; computing: {1e3 * 2 * P / F:.2f} ms a row;", end=" ")
+print(f"reading: {1e3 * b * P / B:.2f} ms per forward; computing: {1e3 * 2 * P / F:.2f} ms per row;", end=" ")
 print(f"corner at q = {corner:.1f}")
 
 # %% [markdown]
@@ -478,15 +470,15 @@ forward_cost.slider(costs)
 # $$\frac{\sum_i n_i \; t(1)}{\sum_i t(q_i)}.$$
 
 # %%
-for task in tasks:
-    trace = runs[task, PromptLookup][0].trace
+for task, answer in zip(tasks, (winner, loser)):
+    trace = answer.trace
     predicted = trace.emitted * costs.t(1) / sum(costs.t(len(step.tree.tokens)) for step in trace.steps)
     with_draft = sum(step.tree.size > 0 for step in trace.steps)
     beyond = sum(max(step.verdict.accepted - len(step.tokens), 0) for step in trace.steps)
     print(f"{task}: {with_draft} of {trace.target_calls} steps had a draft,", end=" ")
     print(f"{trace.accepted} of {trace.drafted} drafted tokens were accepted", end="")
     print(f", {beyond} of them beyond the end." if beyond else ".")
-    measured = median(faster[task, PromptLookup])
+    measured = race.row("prompt_lookup", task).decode_speedup
     print(f"    predicted from t(q): {predicted:.2f} times as fast; measured: {measured:.2f}\n")
 
 # %% [markdown]
@@ -510,8 +502,8 @@ def repeated(tokens, n=4):
 
 free = {}
 for question in own("write"):
-    prompt = encode(question.turns[0], tokenizer)
-    free[question.id] = generate(lm, prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop)
+    prompt = loaded.encode(question.turns[0])
+    free[question.id] = generate(lm, prompt, PromptLookup(), max_new_tokens=LENGTH, stop=loaded.stop)
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
 for name, answer in free.items():
     x, y = repeated(answer.tokens), answer.trace.tokens_per_call
@@ -519,8 +511,8 @@ for name, answer in free.items():
     if x > 0.2:
         axes.annotate(name, (x, y), (-6, 0), textcoords="offset points", fontsize=8, ha="right", va="center")
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
-axes.set(xlabel="share of repeated 4-grams in the answer", ylabel="τ, tokens a forward", xlim=(-0.03, 1))
-alt = "Tokens a forward by share of repeated 4-grams, one point a free-writing prompt: they rise together."
+axes.set(xlabel="share of repeated 4-grams in the answer", ylabel="τ, tokens per forward", xlim=(-0.03, 1))
+alt = "Tokens per forward by share of repeated 4-grams, one point per free-writing prompt: they rise together."
 figures.save(fig, "00-loops", alt=alt, model=loaded)
 
 # %%
@@ -544,9 +536,10 @@ display(Markdown(
     "(their chapter on model-free methods, section 8). In this run, counting the accepted among the tested "
     f"tokens (those behind a rejection are not tested), {inside} of {len(rates)} prompts lie in that range; "
     f"they go from {min(rates):.2f} to {max(rates):.2f}. "
-    + ("The range describes most of them. " if holds else "As a statement about a task it does not survive. ")
+    + ("The range describes most of them. " if holds else "One range does not describe them. ")
     + f"What decides is whether the text repeats itself: {loops} of these answers repeat more than 40% of "
-    "their 4-grams. Chapter 10 measures acceptance method by method and task by task."
+    "their 4-grams. (The notes' number also counts the places that have no draft; chapter 10 measures both parts, "
+    "method by method and task by task.)"
 ))
 
 # %% [markdown]

@@ -59,7 +59,7 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core.race import markdown
 from specdec_core.viz import figures, style
 
 style.use()
@@ -206,17 +206,17 @@ print("residual:", *r)
 print("emitted: ", *(kept + (1 - kept.sum()) * r))
 
 # %% [markdown]
-# The package has the same two functions for floats, with one more case:
+# The package has the same two functions in its room `core`, for floats, with one more case:
 # where $p = q$ nothing is ever rejected, the residual would be 0/0, and the function returns $p$.
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core import rules as verify
+from specdec_core import core
 from specdec_core.theory import acceptance_rate, residual_denominators
 
 p, q = p.astype(float), q.astype(float)
-print([float(verify.accept_probability(p_x, q_x)) for p_x, q_x in zip(p, q)])
-print(verify.residual(p, q).round(12).tolist())
+print([float(core.accept_probability(p_x, q_x)) for p_x, q_x in zip(p, q)])
+print(core.residual(p, q).round(12).tolist())
 print("accepted with probability", round(acceptance_rate(p, q), 12))
 print("the two denominators:", *(round(x, 12) for x in residual_denominators(p, q)))
 
@@ -296,7 +296,7 @@ stepper.player(p, q, WORDS, rejected=(0.7, 0.5, 0.5), accepted=(0.7, 0.2, 0.5))
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.rng import enumerate_law, total_variation
+from specdec_core import enumerate_law, total_variation
 
 
 def one_round(rng):
@@ -409,8 +409,7 @@ class Block(Parts):
 # each shorter block is completed by the target, word by word.
 
 # %%
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
+from specdec_core import Sampling, TableLM
 
 target, draft = TableLM.random(4, seed=3, scale=1.0), TableLM.random(4, seed=103, scale=1.0)
 PLAIN = Sampling(temperature=1.0)
@@ -432,10 +431,10 @@ def three_words(rng, kind, p_after, q_after=None):
 # NBVAL_CHECK_OUTPUT
 def error(kind, p_after=after(target), q_after=after(draft)):
     """Total variation between the words of a kind of block and the target's own."""
-    came, wanted = (
+    emitted, wanted = (
         enumerate_law(lambda rng: three_words(rng, choice, p_after, q_after)) for choice in (kind, None)
     )
-    return total_variation(came, wanted)
+    return total_variation(emitted, wanted)
 
 
 law = enumerate_law(lambda rng: Block(rng).run(after(target), after(draft), gamma=2))
@@ -451,7 +450,7 @@ print("distance from the target's law over three words:", exact(error(Block)))
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
 
 
 class Packaged(Block):
@@ -462,7 +461,7 @@ class Packaged(Block):
         prefixes = [drafts[:i] for i in range(gamma + 1)]
         laws = np.array([q_after(prefix) for prefix in prefixes[:-1]])
         tree = DraftTree.chain(1, drafts, q=laws, draw="iid")
-        return verify.verify([p_after(prefix) for prefix in prefixes], tree, self.rng).tokens
+        return core.verify([p_after(prefix) for prefix in prefixes], tree, self.rng).tokens
 
 
 same = enumerate_law(lambda rng: Packaged(rng).run(after(target), after(draft), gamma=2))
@@ -605,8 +604,12 @@ figures.save(fig, "01-mistakes", alt=alt)
 # %%
 # NBVAL_CHECK_OUTPUT
 asked = Sampling(temperature=0.8, top_k=3, top_p=0.9)
-choices = {"as asked of the target": asked, "at T = 1, nothing cut": PLAIN,
-           "at T = 2": Sampling(temperature=2.0), "greedily, T = 0": Sampling()}  # fmt: skip
+choices = {
+    "as asked of the target": asked,
+    "at T = 1, nothing cut": PLAIN,
+    "at T = 2": Sampling(temperature=2.0),
+    "greedily, T = 0": Sampling(),
+}
 p_after, rows = after(target, asked), []
 for how, sampling in choices.items():
     q_after = after(draft, sampling)
@@ -722,7 +725,7 @@ def renormalize(rng, p, guesses):
     for x in guesses:
         if rng.uniform() < p[x]:
             return "accepted", x
-        p = verify.without(p, x)
+        p = core.without(p, x)
     return "corrected", rng.pick(p)
 
 
@@ -772,9 +775,9 @@ def siblings(rng, k, replacement, p=p, q=q, forget=False, reported=None):
         if rng.uniform() < accept(p[x], tested[x]):
             return "accepted", x
         if not forget:
-            p = verify.residual(p, tested)
+            p = core.residual(p, tested)
         if not replacement and turn + 1 < k:
-            q = verify.without(q, x)
+            q = core.without(q, x)
     return "corrected", rng.pick(p)
 
 
@@ -863,12 +866,11 @@ figures.save(fig, "01-siblings", alt=alt)
 
 # %%
 import torch
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 
 device = "cuda" if torch.cuda.is_available() else "cpu"  # Apple's GPU does not compute in float64
 loaded = load("default", dtype="float64", device=device)
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm, tokenizer = CachedLM(loaded), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
@@ -879,7 +881,7 @@ print(loaded.why)
 # One forward of the target over the text gives $p$ at all places.
 
 # %%
-from specdec_core.core.rng import Rng
+from specdec_core import Rng
 
 ids = tokenizer.encode(
     "Maria lived in Lisbon and had a small dog called Bruno. Every morning Maria and Bruno walked "
@@ -925,7 +927,7 @@ rounds, rng = {}, Rng(1)
 for n in places:
     x = rng.pick(qs[n])
     tree = DraftTree.chain(ids[n - 1], [x], q=qs[n][None], draw="iid")
-    rounds[n] = x, verify.verify([ps[n], ps[n]], tree, rng)
+    rounds[n] = x, core.verify([ps[n], ps[n]], tree, rng)
 chance = {n: verdict.trials[0].accept_prob for n, (_, verdict) in rounds.items()}
 kept = [n for n in places if rounds[n][1].accepted]
 lost = [n for n in places if not rounds[n][1].accepted]
@@ -939,14 +941,14 @@ for how, n in shown.items():
     print(f"{how} after “…{tokenizer.decode(ids[max(0, n - 8) : n])}”: draft “{tokenizer.decode([x])}”")
     print(f"    q = {qs[n][x]:.4f}, p = {ps[n][x]:.4f}: accepted with probability {chance[n]:.3f}")
     if how == "rejected":
-        r_y = verify.residual(ps[n], qs[n])[y]
+        r_y = core.residual(ps[n], qs[n])[y]
         print(f"    correction “{tokenizer.decode([y])}”: p = {ps[n][y]:.4f}, residual = {r_y:.4f}")
 
 # %%
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.6))
 for axes, (how, n) in zip(panels, shown.items()):
     x, y = rounds[n][0], rounds[n][1].next_token
-    laws = {"q, draft": qs[n], "p, target": ps[n], "residual": verify.residual(ps[n], qs[n])}
+    laws = {"q, draft": qs[n], "p, target": ps[n], "residual": core.residual(ps[n], qs[n])}
     largest = np.argsort(-np.maximum(ps[n], qs[n]))[:7].tolist()
     top = list(dict.fromkeys([x, y, *largest] if how == "rejected" else [x, *largest]))
     for i, (label, law) in enumerate(list(laws.items())[: 2 + (how == "rejected")]):
@@ -971,7 +973,7 @@ figures.save(fig, "01-live", alt=alt, model=loaded, seed=1)
 worst = 0.0
 for n in places:
     kept_mass = np.minimum(ps[n], qs[n])
-    emitted = kept_mass + (1 - kept_mass.sum()) * verify.residual(ps[n], qs[n])
+    emitted = kept_mass + (1 - kept_mass.sum()) * core.residual(ps[n], qs[n])
     worst = max(worst, 0.5 * np.abs(emitted - ps[n]).sum())
 print("largest distance from p over all places:", exact(worst))
 
@@ -1075,9 +1077,8 @@ print("encoded again:", tokenizer.encode(tokenizer.decode(cut)))
 # and verified by accept-then-renormalize.
 
 # %%
-from specdec_core.core.null import NullDrafter
-from specdec_core.drafters import PromptLookup
-from specdec_core.core.engine import generate
+from specdec_core import generate
+from specdec_core.drafters import NullDrafter, PromptLookup
 
 
 class AsDrawn(PromptLookup):
