@@ -60,10 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name == "cards":
         for path in sorted(weights.SHIPPED.glob("*.safetensors")):
-            print(card_text(weights.read_card(path), path.stat().st_size))
+            print(f"{path.name}, {path.stat().st_size / 1e6:.1f} MB: {weights.read_card(path)}")
         print("ablations, whose weights are not kept:\n")
         for card in weights.ablations():
-            print(card_text(card))
+            print(card)
         return 0
     loaded = _load(arguments)
     folder = arguments.folder or waves.folder_for(loaded.path.name)
@@ -98,7 +98,7 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
     recipes.cook(recipe, loaded, Corpus(folder, arguments.waves), work, out, arguments.stop_after,
                  arguments.start)  # fmt: skip
     if out.exists():
-        print(card_text(weights.read_card(out), out.stat().st_size))
+        print(f"{out.name}, {out.stat().st_size / 1e6:.1f} MB: {weights.read_card(out)}")
     else:
         print(f"interrupted as asked; more in {work}")
     return 0
@@ -114,26 +114,3 @@ def _load(arguments: argparse.Namespace) -> Any:
     loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
     print(f"{loaded.path.name}: {loaded.why}", file=sys.stderr)
     return loaded
-
-
-def card_text(card: Any, size: int | None = None) -> str:
-    """The card of weights as text.
-
-    Args:
-        size: bytes of their file, if there is one.
-    """
-    recipe, schedule = card.recipe, card.recipe["schedule"]
-    optimizer = schedule.get("optimizer", "adamw")  # the first cards had no other
-    bytes_of = "" if size is None else f"{size / 1e6:.1f} MB; "
-    accepted = ", ".join(f"{share:.3f}" for share in card.acceptance)
-    curve = ", ".join(f"{line[1]:.3f} ({line[0] / 1e6:.2f} M)" for line in card.curve)
-    return (
-        f"{card.name} for {card.target} (weights {card.target_hash[:12]}, vocabulary {card.vocab_size})\n"
-        f"  {recipe['about']}\n"
-        f"  {bytes_of}draft vocabulary {recipe['vocabulary']}; options {recipe['options']}\n"
-        f"  {schedule['updates']} updates of {schedule['rows']} conversations with {optimizer}, {card.tokens} tokens,"
-        f" seed {schedule['seed']}, {card.seconds:.0f} s on {card.machine}, {card.date}\n"
-        f"  text: {card.data['answer_tokens']} answer tokens in {card.data['conversations']} conversations of its own\n"
-        f"  held-out acceptance at depth 1, 2, ...: {accepted}\n"
-        f"  at depth 1 after tokens seen: {curve}\n"
-    )

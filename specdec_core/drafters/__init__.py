@@ -5,6 +5,7 @@ from ..base.lazy import face
 __getattr__, __dir__ = face(
     __name__,
     {
+        ".": ["weights"],
         "..core.contract": ["Budget", "Drafter", "DrafterBase"],
         "..core.null": ["NullDrafter"],
         ".combine": ["Adaptive", "Cascade"],

@@ -25,7 +25,7 @@ _KEY = "specdec"
 
 @dataclass(frozen=True)
 class Card:
-    """What a weight file says about itself.
+    """What a weight file says about itself; its `str` is a text for people.
 
     Attributes:
         name: of the drafter.
@@ -54,6 +54,22 @@ class Card:
     seconds: float = 0.0
     machine: str = ""
     date: str = ""
+
+    def __str__(self) -> str:
+        recipe, schedule, data = self.recipe, self.recipe["schedule"], self.data
+        optimizer = schedule.get("optimizer", "adamw")  # the first cards had no other
+        accepted = ", ".join(f"{share:.3f}" for share in self.acceptance)
+        curve = ", ".join(f"{line[1]:.3f} ({line[0] / 1e6:.2f} M)" for line in self.curve)
+        return (
+            f"{self.name} for {self.target} (weights {self.target_hash[:12]}, vocabulary {self.vocab_size})\n"
+            f"  {recipe['about']}\n"
+            f"  draft vocabulary {recipe['vocabulary']}; options {recipe['options']}\n"
+            f"  {schedule['updates']} updates of {schedule['rows']} conversations with {optimizer}, "
+            f"{self.tokens} tokens, seed {schedule['seed']}, {self.seconds:.0f} s on {self.machine}, {self.date}\n"
+            f"  text: {data['answer_tokens']} answer tokens in {data['conversations']} conversations of the target\n"
+            f"  held-out acceptance at depth 1, 2, ...: {accepted}\n"
+            f"  at depth 1 after tokens seen: {curve}\n"
+        )
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], card: Card) -> None:
