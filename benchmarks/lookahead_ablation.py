@@ -13,11 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from specdec_core import theory
+from specdec_core import compare, theory
 from specdec_core.commands import options
 from specdec_core.drafters.methods import BASELINE
-from specdec_core.race.bench import race
-from specdec_core.race.results import rows
 from specdec_core.race.workloads import own, read_questions
 
 # (N, W, G), whether the prompt's n-grams are pooled, and the paper's speedup and S on MT-Bench (A100, 7B).
@@ -46,14 +44,14 @@ def main() -> int:
     parser.add_argument("--repeats", type=options.positive, default=1)
     parser.add_argument("--scale", type=options.positive, default=5, help="divide W and G by this (default: 5)")
     arguments = parser.parse_args()
-    loaded, lm = options.open_model(arguments)
+    _, lm = options.open_model(arguments)
     questions = read_questions(arguments.questions) if arguments.questions else own("chat")
     questions = questions[: arguments.limit]
 
     def measured(methods):
-        result = race(lm, loaded.tokenizer, questions, methods, max_new_tokens=arguments.max_new_tokens,
-                      repeats=arguments.repeats, stop_ids=loaded.stop_ids)  # fmt: skip
-        return {row["method"]: row for row in rows(result) if row["task"] == "all"}
+        options = {"max_new_tokens": arguments.max_new_tokens, "repeats": arguments.repeats, "progress": True}
+        race = compare(lm, questions, methods, **options)
+        return {method: race.row(method) for method in methods}
 
     def scaled(n):
         return max(1, round(n / arguments.scale))
@@ -68,15 +66,15 @@ def main() -> int:
         print(f"\n{title}\n(N, W, G)     prompt  rows      S  speedup   (paper: S, speedup)")
         for name, label, quoted in ((BASELINE, "autoregressive", ""), ("prompt_lookup", "prompt lookup", "1.55 1.44")):
             row = table[name]
-            print(f"{label:22}      {row['tokens_per_call']:5.2f}  {row['speedup']:7.2f}   ({quoted})")
+            print(f"{label:22}      {row.tokens_per_call:5.2f}  {row.speedup:7.2f}   ({quoted})")
         for name, ((N, W, G), prompt, speedup, S) in settings.items():
             row = table[name]
             forward = theory.lookahead_step_tokens(W, N, G)
             print(f"({N}, {W}, {G})".ljust(13), f"{'yes' if prompt else 'no':6} {forward:5} "
-                  f"{row['tokens_per_call']:6.2f}  {row['speedup']:7.2f}   ({S} {speedup})")  # fmt: skip
+                  f"{row.tokens_per_call:6.2f}  {row.speedup:7.2f}   ({S} {speedup})")  # fmt: skip
     names = {lookahead(5, W, W, False): W for W in CURVE}
     table = measured([BASELINE, *names])
-    points = [(W, 4, table[name]["tokens_per_call"]) for name, W in names.items()]
+    points = [(W, 4, table[name].tokens_per_call) for name, W in names.items()]
     fit = theory.fit_alpha_f(points)
     print(f"\nS at N = 5 for W = G: {', '.join(f'{b}: {S:.2f}' for b, _, S in points)}")
     print(f"fit: α = {fit.alpha:.3f}, f = {fit.f:.2f}, rms error of S {fit.rms:.3f}; "

@@ -39,5 +39,6 @@ __getattr__, __dir__ = face(
         ".core.tree": ["DraftTree"],
         ".model.lm": ["CachedLM"],
         ".model.loading": ["load"],
+        ".race.comparison": ["compare"],
     },
 )

@@ -1,35 +1,47 @@
-"""Rounds and races with times written by hand, for tests of what is made of them."""
+"""Steps, rounds and races with times written by hand, for tests of what is made of them."""
 
-import json
+from dataclasses import replace
 
+import numpy as np
+
+from specdec_core.core.rng import Rng
+from specdec_core.core.rules import verify
+from specdec_core.core.trace import PHASES, Step, Trace
+from specdec_core.core.tree import DraftTree
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
 from specdec_core.race.halving import Pass
-from specdec_core.race.recommend import Advice, judged, verdict
-from specdec_core.race.record import STEP
-from specdec_core.race.rounds import Answer, Race, Round
+from specdec_core.race.recommendation import Advice, judged, verdict
+from specdec_core.race.results import Race
+from specdec_core.race.rounds import Answer, Round
 
 # Forwards of up to 128 rows all take a millisecond.
 FLAT = Costs(0, 1, (1, 128), (0.001, 0.001), (0.001, 0.001), (0.001, 0.001))
-PHASES = ("draft", "forward", "verify", "commit", "observe")
+OTHER = {"draft": 1e-6, "verify": 2e-6, "commit": 3e-6, "observe": 4e-6}  # seconds of a step beside the forward
 
 
-def step(drafted=(), accepted=(), parents=None, scratch=(), microseconds=(1, 10, 2, 3, 4)):
-    """A step as a record keeps it: ``drafted`` tokens, ``accepted`` rows."""
-    tokens = [drafted[row - 1] for row in accepted] + [0]
-    tested = [[row, 1.0] for row in accepted]
-    values = {"context_length": 1, "tokens": tokens, "drafted": list(drafted), "parents": parents,
-              "scratch": list(scratch), "accepted": list(accepted), "tested": tested,
-              "microseconds": list(microseconds)}  # fmt: skip
-    return [values[name] for name in STEP]
+def timed(seconds):
+    """A step of so many seconds, 10 microseconds of them outside the forward."""
+    return {phase: OTHER.get(phase, seconds - 10e-6) for phase in PHASES}
 
 
-def answer(seconds, steps, depths=()):
+def step(drafted=(), accepted=(), parents=None, scratch=(), seconds=20e-6):
+    """A step that drafts these tokens and accepts these rows, one under the other."""
+    rows = len(drafted) + 1
+    candidate = np.array([row not in scratch for row in range(rows)])
+    tree = DraftTree([0, *drafted], np.arange(-1, rows - 1) if parents is None else parents, candidate=candidate)
+    target = np.zeros(rows, int)
+    target[tree.parents[list(accepted)]] = tree.tokens[list(accepted)]
+    made = verify(target, tree, Rng(0))
+    assert made.path == (0, *accepted)
+    return Step(1, tree, made, made, timed(seconds))
+
+
+def answer(seconds, steps):
     """An answer of some steps that took so many seconds, none of them for prefill."""
-    tokens = sum(len(dict(zip(STEP, it, strict=True))["tokens"]) for it in steps)
-    phases = dict.fromkeys(PHASES, seconds / len(PHASES))
-    text = json.dumps({"steps": steps})
-    return Answer((7,) * tokens, seconds, len(steps), 1000, 0.0, phases, depths, text)
+    steps = [replace(it, seconds=timed(seconds / len(steps))) for it in steps]
+    trace = Trace("m", 1, 0.0, steps)
+    return Answer((7,) * trace.emitted, seconds, len(steps), 1000, trace)
 
 
 def race(times, tasks=("t",), questions=1, greedy=True, complete=True, plain=1.0):
@@ -46,7 +58,7 @@ def race(times, tasks=("t",), questions=1, greedy=True, complete=True, plain=1.0
             for q in range(questions):
                 answers = {BASELINE: answer(plain, [step()] * 4)}
                 for name, seconds in times.items():
-                    answers[name] = answer(factor * seconds[repeat], drafting, ((2, 2), (0, 2)))
+                    answers[name] = answer(factor * seconds[repeat], drafting)
                 rounds.append(Round(f"{task}-{q}", task, 0, repeat, (1, 2), answers))
     return Race((BASELINE, *times), rounds, greedy=greedy, complete=complete)
 

@@ -484,9 +484,8 @@ def test_case_28_a_step_after_300_tokens_computes_its_own_rows_only(name):
     assert max(rows[1:]) <= drafter.max_nodes + 1
     assert cost_of_a_step(name, 307) <= 1.1 * cost_of_a_step(name, 34)  # both end alike
 
-    record = trace.to_json()
-    assert len(record["steps"]) == trace.target_calls == len(rows) - 1
-    for step in record["steps"]:
-        assert tuple(step["seconds"]) == PHASES and step["seconds"]["forward"] > 0
-        assert all(seconds >= 0 for seconds in step["seconds"].values())
-    assert trace.decode_seconds == pytest.approx(sum(sum(step["seconds"].values()) for step in record["steps"]))
+    assert len(trace.to_json()["steps"]) == trace.target_calls == len(rows) - 1
+    for step in trace.steps:
+        assert tuple(step.seconds) == PHASES and step.seconds["forward"] > 0
+        assert all(seconds >= 0 for seconds in step.seconds.values())
+    assert trace.decode_seconds == pytest.approx(sum(sum(step.seconds.values()) for step in trace.steps))

@@ -9,22 +9,19 @@ from hypothesis import strategies as st
 from specdec_core import theory
 from specdec_core.core.engine import generate
 from specdec_core.core.toy import TableLM
+from specdec_core.core.trace import Steps, Trace
 from specdec_core.drafters import REGISTRY, PromptLookup, methods
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
 from specdec_core.race import gains, halving
-from specdec_core.race.gains import Gain, Steps
+from specdec_core.race.gains import Gain
 from specdec_core.race.halving import Pace, Search, fit, variants
-from specdec_core.race.record import compact
+from specdec_core.race.results import Race
 from specdec_core.race.rounds import Answer, Round
 from specdec_core.race.workloads import Question
 
 FLAT = Costs(0, 1, (1, 128), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
 STEEP = Costs(0, 1, (1, 128), (1.0, 128.0), (1.0, 128.0), (1.0, 128.0))
-
-
-def one_round(made, name="m"):
-    return Round("q", "t", 0, 0, (1,), {name: made})
 
 
 # Counting steps
@@ -34,45 +31,39 @@ def test_steps_by_hand():
     chain = step((5, 6, 7), accepted=(1, 2))
     # Rows 1 and 2 are scratch; 3 and 4 hang from the root, 5 from 4: two deep.
     tree = step((5, 6, 7, 8, 9), parents=[-1, 0, 1, 0, 0, 4], scratch=(1, 2), accepted=(4,))
-    window = step(
-        (5, 6), parents=[-1, 0, 1], scratch=(1, 2)
-    )  # no candidate: a miss, though it has three rows
-    made = answer(1.0, [chain, tree, window, step()], depths=((2, 2), (1, 2), (0, 1)))
-    found = gains.steps([one_round(made)], "m")
-    assert (found.hits, found.misses, found.accepted) == (2, 2, 3)
+    window = step((5, 6), parents=[-1, 0, 1], scratch=(1, 2))  # no candidate: a miss, though it has three rows
+    found = Steps.of([Trace("m", 1, 0.0, [chain, tree]), Trace("m", 1, 0.0, [window, step()])])
+    assert (found.hits, found.misses, found.accepted, found.tokens) == (2, 2, 3, 7)
     assert (found.hit_rows, found.miss_rows) == ({4: 1, 6: 1}, {1: 1, 3: 1})
     assert (found.hit_rate, found.accepted_per_hit, found.depth) == (0.5, 1.5, 2.5)
-    assert found.forward_seconds == pytest.approx(10e-6) and found.other_seconds == pytest.approx(10e-6)
-    assert found.alphas == [1.0, 0.5, 0.0]
+    assert found.seconds["forward"] == pytest.approx(10e-6) and found.other_seconds == pytest.approx(10e-6)
+    assert found.draft_seconds == pytest.approx(5e-6)
+    assert found.by_depth == ((2, 2), (1, 2), (0, 1)) and found.alphas == [1.0, 0.5, 0.0]
 
 
-def test_depths_of_several_answers_are_added():
-    short, long = answer(1.0, [step()], ((1, 2),)), answer(1.0, [step()], ((2, 2), (1, 2)))
-    found = gains.steps([one_round(short), one_round(long)], "m")
-    assert found.by_depth == ((3, 4), (1, 2))
+def test_depths_of_several_runs_are_added():
+    short, long = (Trace("m", 1, 0.0, [step((5, 6), accepted)]) for accepted in ((), (1, 2)))
+    assert Steps.of([short, long, short]).by_depth == ((1, 3), (1, 1))
 
 
 def test_steps_are_those_of_the_trace():
-    import json
-
     lm = TableLM(np.eye(6)[[1, 2, 0, 4, 5, 3]])  # 0 1 2 0 1 2 ...
     trace = generate(lm, [0, 1, 2, 0], PromptLookup(num_tokens=3, min_n=2), max_new_tokens=11).trace
-    made = Answer((0,) * 11, 1.0, trace.target_calls, 0, 0.0, {}, tuple(trace.acceptance_by_depth()),
-                  json.dumps(compact(trace)))  # fmt: skip
-    found = gains.steps([one_round(made)], "m")
+    found = Steps.of([trace])
     assert found.hit_rate == trace.hit_rate > 0
     assert found.accepted == trace.accepted > 0
     assert found.hits + found.misses == trace.target_calls
+    assert found.tokens_per_call == trace.tokens_per_call
 
 
 def test_a_peer_has_no_steps():
-    with pytest.raises(ValueError, match="'m' took no step of ours"):
-        gains.steps([one_round(Answer((1,), 1.0, 1, 0))], "m")
+    with pytest.raises(ValueError, match="no step to count"):
+        Race(("m",), [Round("q", "t", 0, 0, (1,), {"m": Answer((1,), 1.0, 1, 0)})]).steps("m")
 
 
 # What is expected
 
-PLAIN = Steps(0, 100, 0, {}, {1: 100}, 0.0, other_seconds=0.02, forward_seconds=1.0)
+PLAIN = Steps({}, {1: 100}, 100, seconds={"verify": 0.02, "forward": 1.0})
 
 
 @given(
@@ -84,15 +75,14 @@ PLAIN = Steps(0, 100, 0, {}, {1: 100}, 0.0, other_seconds=0.02, forward_seconds=
     st.floats(0, 0.5),
 )
 def test_break_even_figures_are_where_the_expected_speedup_is_one(hits, misses, per_hit, rows, t_hit, other):
+    accepted = round(per_hit * hits)
     method = Steps(
-        hits,
-        misses,
-        round(per_hit * hits),
         {rows: hits},
         {1: misses} if misses else {},
-        rows - 1.0,
-        other,
-        1.0,
+        hits + misses + accepted,
+        accepted,
+        depth=rows - 1.0,
+        seconds={"draft": other, "forward": 1.0},
     )
     found = gains.predict(method, PLAIN, {1: 1.0, rows: t_hit}.__getitem__)
     times = (found.t_hit, found.t_miss, found.t_1, found.t_draft)
@@ -113,22 +103,22 @@ def test_break_even_figures_are_where_the_expected_speedup_is_one(hits, misses, 
 
 
 def test_a_method_that_always_drafts_is_the_measured_speedup_formula():
-    method = Steps(50, 0, 60, {9: 50}, {}, 8.0, other_seconds=0.1, forward_seconds=1.0)
+    method = Steps({9: 50}, {}, 110, 60, depth=8.0, seconds={"draft": 0.1, "forward": 1.0})
     found = gains.predict(method, PLAIN, {1: 1.0, 9: 1.7}.__getitem__)
     assert found.speedup == pytest.approx(theory.speedup_measured(2.2, 1.7, 0.1, 1.02))
 
 
 def test_nothing_is_expected_where_nothing_is_known():
     with pytest.raises(ValueError, match="measured for q = 1 ... 128"):
-        gains.predict(Steps(1, 0, 1, {200: 1}, {}, 1.0, 0.0, 1.0), PLAIN, FLAT.t)
+        gains.predict(Steps({200: 1}, {}, 2, 1), PLAIN, FLAT.t)
     with pytest.raises(ValueError, match="never drafted"):
         gains.predict(PLAIN, PLAIN, FLAT.t)
 
 
 def test_the_best_length_leaves_out_depths_that_were_hardly_tested():
-    counted = Steps(9, 0, 9, {}, {}, 3.0, 0.0, 1.0, by_depth=((9, 9), (8, 8), (4, 4)))
+    counted = Steps({4: 9}, {}, 18, by_depth=((9, 9), (8, 8), (4, 4)))
     assert gains.best_length(counted, FLAT) == 2
-    assert gains.best_length(Steps(9, 0, 1, {}, {}, 3.0, 0.0, 1.0, ((1, 9),)), STEEP) == 0
+    assert gains.best_length(Steps({4: 9}, {}, 10, by_depth=((1, 9),)), STEEP) == 0
 
 
 # What was measured
@@ -145,7 +135,7 @@ def test_a_question_is_one_value_however_many_turns_it_has():
     turn = made.rounds[0]
     slow = {BASELINE: turn.answers[BASELINE], "m": answer(1.5, [step((5,), (1,))] * 2)}
     made.rounds.append(Round(turn.question, "t", 1, 0, (1,), slow))
-    assert gains.by_question(made.rounds, "m") == [1.0, 2.0]
+    assert gains.by_question(made, "m") == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +185,7 @@ def test_what_fits_is_within_the_time_and_nothing_longer_would_have_done(each, w
 
 @pytest.mark.parametrize("name", [name for name in REGISTRY if name not in (BASELINE, "draft_model")])
 def test_variants_can_be_made_and_are_no_defaults(name):
-    counted = Steps(9, 0, 9, {}, {}, 3.0, 0.0, 1.0, by_depth=((8, 9), (6, 8), (4, 6)))
+    counted = Steps({4: 9}, {}, 18, by_depth=((8, 9), (6, 8), (4, 6)))
     made = variants(name, counted, FLAT)
     assert methods.check(made) == [BASELINE, *made] and made
     assert all(methods.settings(variant) != methods.settings(name) for variant in made)

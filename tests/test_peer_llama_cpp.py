@@ -19,6 +19,7 @@ import tiny_gguf
 import torch
 from gguf.quants import dequantize
 
+from specdec_core import Sampling, Stop, compare
 from specdec_core.base.errors import ModelError
 from specdec_core.commands.cli import main
 from specdec_core.model import fetch
@@ -349,10 +350,9 @@ def test_an_unknown_peer_is_refused(specdec, capsys):
 
 
 def test_an_engine_is_not_asked_to_sample(fake, tiny):
-    lm, tokenizer = opened(tiny[1])
-    sampling = bench.Sampling(temperature=1.0)
+    rivals = contestants([tiny[0]], 64)
     with pytest.raises(bench.BenchError, match="greedy decoding only"):
-        bench.race(lm, tokenizer, QUESTIONS, [], sampling=sampling, engines=contestants([tiny[0]], 64), progress=False)
+        compare(opened(tiny[1]), QUESTIONS, [], sampling=Sampling(temperature=1.0), rivals=rivals)
 
 
 # The package itself
@@ -364,7 +364,7 @@ installed = pytest.mark.skipif(
 
 def opened(folder):
     loaded = models.load(folder, dtype="float32", device="cpu")
-    return CachedLM(loaded.model, execution="eager"), loaded.tokenizer
+    return CachedLM(loaded, execution="eager")
 
 
 @installed
@@ -372,9 +372,8 @@ def test_it_writes_what_we_write(tiny, tmp_path):
     """In float32, on random weights: the same ids, except where two logits nearly tie; stop and length alike."""
     path = tmp_path / "tiny.gguf"
     shutil.copy(tiny[0], path)
-    lm, tokenizer = opened(tiny[1])
     engines = contestants([gguf_files.dequantised(path, "F32"), path], 128, ["prompt_lookup"])
-    free = bench.race(lm, tokenizer, QUESTIONS, [], max_new_tokens=24, repeats=1, engines=engines, progress=False)
+    free = compare(opened(tiny[1]), QUESTIONS, [], max_new_tokens=24, repeats=1, rivals=engines, stop=Stop())
     exact = [name for name in engines if ":F32" in name]
     assert exact == ["llama.cpp:F32", "llama.cpp:F32:ngram_simple"]
     assert all(d.logit_gap < 0.02 for d in free.divergences if d.method in exact)

@@ -8,12 +8,14 @@ import pytest
 import tiny_model
 import torch
 
+from specdec_core import TableLM, compare
 from specdec_core.core.contract import DrafterBase
 from specdec_core.core.sampling import Sampling
+from specdec_core.core.stopping import Stop
 from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import REGISTRY, PromptLookup
 from specdec_core.model.lm import CachedLM
-from specdec_core.race import bench, peers, record, results, tables
+from specdec_core.race import bench, peers, record, tables
 from specdec_core.race.bench import BenchError
 from specdec_core.race.workloads import Question
 
@@ -27,20 +29,15 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def model():
-    return tiny_model.model()
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return tiny_model.tokenizer()
+def loaded():
+    return tiny_model.loaded(tiny_model.model())
 
 
 @pytest.fixture
-def run(model, tokenizer):
+def run(loaded):
     def run(names=(LOOKUP,), questions=QUESTIONS, **options):
-        options = {"max_new_tokens": 24, "repeats": 2, "progress": False, **options}
-        return bench.race(CachedLM(model, execution="eager"), tokenizer, questions, list(names), **options)
+        options = {"max_new_tokens": 24, "repeats": 2, **options}
+        return compare(CachedLM(loaded, execution="eager"), questions, list(names), **options)
 
     return run
 
@@ -48,8 +45,8 @@ def run(model, tokenizer):
 # The runs
 
 
-def test_all_methods_answer_every_turn_in_every_repeat_in_rotating_order(run, model):
-    race = run(repeats=3, peer_model=model)
+def test_all_methods_answer_every_turn_in_every_repeat_in_rotating_order(run, loaded):
+    race = run(repeats=3, rivals=peers.contestants(loaded))
     names = ["autoregressive", LOOKUP, *PEERS]
     assert race.methods == tuple(names)
     turns = [("one", 0), ("two", 0), ("two", 1), ("three", 0)]
@@ -62,8 +59,8 @@ def test_all_methods_answer_every_turn_in_every_repeat_in_rotating_order(run, mo
     assert race.complete
 
 
-def test_methods_agree_and_read_the_same_prompts(run, model, tokenizer):
-    race = run(peer_model=model)
+def test_methods_agree_and_read_the_same_prompts(run, loaded):
+    race = run(rivals=peers.contestants(loaded))
     assert race.divergences == []
     for r in race.rounds:
         assert len({answer.tokens for answer in r.answers.values()}) == 1
@@ -72,9 +69,9 @@ def test_methods_agree_and_read_the_same_prompts(run, model, tokenizer):
     for name in (LOOKUP, "transformers:prompt_lookup"):
         assert sum(r.answers[name].calls for r in race.rounds) < 24 * len(race.rounds)
     first, second = [r for r in race.rounds if r.question == "two" and r.repeat == 0]
-    answered = tokenizer.decode(first.answers["autoregressive"].tokens, skip_special_tokens=True).strip()
-    said = tokenizer.decode(second.prompt_ids)
-    assert said == f"user: Once upon a time\nassistant: {answered}\nuser: there was\nassistant: "
+    answered = loaded.decode(first.answers["autoregressive"].tokens).strip()
+    conversation = f"user: Once upon a time\nassistant: {answered}\nuser: there was\nassistant: "
+    assert loaded.decode(second.prompt_ids) == conversation
 
 
 def test_the_baseline_is_added_and_methods_are_raced_once(run):
@@ -101,42 +98,48 @@ def test_a_new_drafter_needs_only_the_registry_and_is_fresh_in_every_repeat(run,
     monkeypatch.setitem(REGISTRY, "remembers", Remembers)
     race = run(["remembers:size=5"], QUESTIONS[:1], repeats=3)
     assert built == [(300, tiny_model.END, 5)] * 4  # once to warm up
-    drafts = [json.loads(r.answers["remembers:size=5"].trace)["steps"][0][2] for r in race.rounds]
+    drafts = [answer.trace.steps[0].tree.tokens[1:].tolist() for answer in race.answers("remembers:size=5")]
     assert drafts == [[1], [1], [1]]
     assert race.divergences == []
 
 
-def test_stop_tokens_end_ours_and_the_peers_answers_alike(run, model):
+def test_stop_tokens_end_ours_and_the_peers_answers_alike(run, loaded):
     free = run(questions=QUESTIONS[:1], repeats=1).rounds[0].answers["autoregressive"].tokens
-    race = run(questions=QUESTIONS[:1], repeats=1, stop_ids={free[2]}, peer_model=model)
+    stopping = tiny_model.loaded(loaded.model, {free[2]})
+    race = compare(
+        CachedLM(stopping), QUESTIONS[:1], [LOOKUP], repeats=1, max_new_tokens=24, rivals=peers.contestants(stopping)
+    )
     assert {answer.tokens for answer in race.rounds[0].answers.values()} == {free[: free.index(free[2]) + 1]}
+    ours = run(questions=QUESTIONS[:1], repeats=1, stop=Stop([free[2]]))
+    assert ours.answers(LOOKUP)[0].tokens == free[: free.index(free[2]) + 1]
 
 
-def test_the_peer_decodes_plainly_whatever_the_model_would_default_to(model):
+def test_the_peer_decodes_plainly_whatever_the_model_would_default_to(loaded):
     prompt = list(range(40))
-    plain = {name: peer.answer(prompt, 12) for name, peer in peers.contestants(model, ()).items()}
-    own = model.generation_config
+    plain = {name: peer.answer(prompt, 12) for name, peer in peers.contestants(loaded).items()}
+    own = loaded.model.generation_config
     try:
         own.repetition_penalty, own.min_length, own.eos_token_id = 3.0, 200, int(plain[PEERS[0]][0][3])
-        assert {name: peer.answer(prompt, 12) for name, peer in peers.contestants(model, ()).items()} == plain
-        assert model.generation_config is own
+        assert {name: peer.answer(prompt, 12) for name, peer in peers.contestants(loaded).items()} == plain
+        assert loaded.model.generation_config is own
     finally:
         own.repetition_penalty = own.min_length = own.eos_token_id = None
     assert all(len(tokens) == 12 for tokens, _ in plain.values())
 
 
-def test_the_peers_prompt_lookup_gets_our_settings(model):
+def test_the_peers_prompt_lookup_gets_our_settings(loaded):
     ours = ["autoregressive", f"{LOOKUP}:num_tokens=4,max_n=2", LOOKUP]
-    assert peers.contestants(model, (), ours)[PEERS[1]].settings == {
+    assert peers.contestants(loaded, ours)[PEERS[1]].settings == {
         "prompt_lookup_num_tokens": 4,
         "max_matching_ngram_size": 2,
     }
-    default = peers.contestants(model, ())[PEERS[1]].settings
+    default = peers.contestants(loaded)[PEERS[1]].settings
     assert default == {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": PromptLookup().max_n}
 
 
-def test_a_divergence_names_the_place_the_tokens_and_the_gap(run, model):
-    race = run(questions=QUESTIONS[:1], repeats=2, peer_model=tiny_model.model(seed=1))
+def test_a_divergence_names_the_place_the_tokens_and_the_gap(run, loaded):
+    rivals = peers.contestants(tiny_model.loaded(tiny_model.model(seed=1)))
+    race = run(questions=QUESTIONS[:1], repeats=2, rivals=rivals)
     r = race.rounds[0]
     right, wrong = r.answers["autoregressive"].tokens, r.answers[PEERS[0]].tokens
     at = next(i for i in range(24) if right[i] != wrong[i])
@@ -145,21 +148,18 @@ def test_a_divergence_names_the_place_the_tokens_and_the_gap(run, model):
     assert (found.question, found.turn, found.position) == ("one", 0, at)
     assert (found.expected, found.got) == (right[at], wrong[at])
     with torch.no_grad():
-        logits = model(torch.tensor([[*r.prompt_ids, *right[:at]]])).logits[0, -1]
+        logits = loaded.model(torch.tensor([[*r.prompt_ids, *right[:at]]])).logits[0, -1]
     largest, second = logits.topk(2).values.tolist()
     assert found.logit_gap == pytest.approx(largest - second, rel=1e-4)
-    by_method = {row["method"]: row for row in results.rows(race) if row["task"] == "all"}
-    assert by_method[LOOKUP]["identical"] is True
-    assert by_method[PEERS[0]]["identical"] is False
-    assert by_method[PEERS[0]]["divergences"] == [
-        {key: value for key, value in vars(found).items() if key not in ("method", "task")}
-    ]
+    assert race.row(LOOKUP).identical is True
+    assert race.row(PEERS[0]).identical is False
+    assert race.row(PEERS[0]).divergences == (found,)
 
 
 def test_sampling_has_nothing_to_be_identical_to(run):
     race = run(sampling=Sampling(temperature=1.0), seed=3)
-    assert {row["identical"] for row in results.rows(race)} == {None}
-    assert "- (sampled)" in tables.text(tables.cells(results.rows(race), results.details(race)))
+    assert {row.identical for row in race.rows} == {None}
+    assert "- (sampled)" in tables.text(tables.cells(race.rows))
     tokens = [r.answers["autoregressive"].tokens for r in race.rounds]
     assert tokens[:4] == tokens[4:]  # one seed: the repeats do the same work
     assert tokens != [
@@ -181,22 +181,65 @@ def test_race_refuses(run, options, says):
         run(**options)
 
 
-def test_the_peer_is_not_asked_to_sample(run, model):
+def test_the_peer_is_not_asked_to_sample(run, loaded):
     with pytest.raises(BenchError, match="greedy"):
-        run(sampling=Sampling(temperature=0.5), peer_model=model)
+        run(sampling=Sampling(temperature=0.5), rivals=peers.contestants(loaded))
 
 
-def test_compact_keeps_what_a_replay_needs(run):
+def test_a_record_keeps_every_step(run):
     race = run(questions=QUESTIONS[:1], repeats=1)
-    answer = race.rounds[0].answers[LOOKUP]
-    trace = json.loads(answer.trace)
-    steps = [dict(zip(record.STEP, step, strict=True)) for step in trace["steps"]]
-    assert [token for step in steps for token in step["tokens"]] == list(answer.tokens)
-    assert len(steps) == answer.calls
+    content = made(race)
+    kept = next(answer for answer in content["traces"] if answer["method"] == LOOKUP)
+    steps = [dict(zip(content["step_fields"], step, strict=True)) for step in kept["trace"]["steps"]]
+    assert [token for step in steps for token in step["tokens"]] == kept["tokens"]
+    assert len(steps) == kept["calls"]
     for step in steps:
-        kept = [step["drafted"][row - 1] for row in step["accepted"]]
-        assert kept == step["tokens"][: len(kept)]
+        accepted = [step["drafted"][row - 1] for row in step["accepted"]]
+        assert accepted == step["tokens"][: len(accepted)]
         assert step["parents"] is None and len(step["microseconds"]) == 5
+
+
+# Drafters and prompts of one's own
+
+
+def test_prompts_are_texts_token_ids_or_questions_and_have_tasks(loaded):
+    lm = CachedLM(loaded, execution="eager")
+    prompts = {"a": ["Hello hello", list(b"abcabc")], "b": [QUESTIONS[1]]}
+    race = compare(lm, prompts, [LOOKUP], max_new_tokens=4, repeats=1)
+    assert [(r.task, r.question, r.turn) for r in race.rounds] == [
+        ("a", "a-1", 0), ("a", "a-2", 0), ("b", "two", 0), ("b", "two", 1),
+    ]  # fmt: skip
+    assert race.rounds[0].prompt_ids == tuple(loaded.encode("Hello hello"))
+    assert race.rounds[1].prompt_ids == tuple(b"abcabc")
+    assert len(race.answers(LOOKUP)) == 4 and len(race.answers(LOOKUP, "a")) == 2
+    assert race.pairs()[1] == (list(b"abcabc"), *[list(race.answers(LOOKUP)[1].tokens)] * 2)
+    alone = compare(lm, [list(b"abcabc")], [LOOKUP], max_new_tokens=4, repeats=1)
+    assert alone.tasks == ["prompts"]
+
+
+def test_a_function_makes_a_drafter_for_every_repeat_and_a_drafter_stays_itself(loaded):
+    made = []
+
+    def make():
+        made.append(PromptLookup(num_tokens=2))
+        return made[-1]
+
+    mine = PromptLookup(num_tokens=3)
+    drafters = {3: mine, "made": make, "named": "prompt_lookup:num_tokens=3"}
+    race = compare(CachedLM(loaded), [list(b"abcabc")], drafters, max_new_tokens=4, repeats=2)
+    assert race.methods == ("autoregressive", 3, "made", "named")
+    assert len(made) == 3  # once to warm up
+    assert race.row(3).tokens_per_call == race.row("named").tokens_per_call
+    assert all(row.identical for row in race.rows)
+    assert race.steps(3).hits == sum(step.tree.size > 0 for a in race.answers(3) for step in a.trace.steps)
+
+
+@pytest.mark.parametrize(
+    "prompts, says", [([1, 2, 3], "a list of token ids or a Question for each prompt; got 1"), (["Hi"], "need a token")]
+)
+def test_prompts_that_cannot_be_read_are_refused(prompts, says):
+    with pytest.raises(BenchError, match=says):
+        compare(TableLM.random(4), prompts, [LOOKUP])
 
 
 # Interrupts
@@ -208,7 +251,7 @@ def test_an_interrupt_keeps_whole_rounds_and_compares_whole_repeats(run, monkeyp
     assert not race.complete
     assert [(r.repeat, r.question) for r in race.rounds[4:]] == [(1, "one"), (1, "two")]
     assert all(set(r.answers) == {"autoregressive", "interrupts"} for r in race.rounds)
-    repeats = {detail["task"]: detail["repeats"] for detail in results.details(race)}
+    repeats = {row.task: row.repeats for row in race.rows}
     assert repeats == {"echo": 1, "talk": 1, "all": 1}
 
 
@@ -262,7 +305,7 @@ def test_no_round_begins_that_would_end_late(run, seconds, rounds):
     clock = Clock(10, 10, 25, 5, 10, 10, 25, 5)
     race = run(seconds=seconds, clock=clock)
     assert (len(race.rounds), race.complete, race.late) == (rounds, rounds == 8, rounds < 8)
-    assert results.rows(race) and race.divergences == []
+    assert race.rows and race.divergences == []
     text = json.loads(record.to_text(made(race)))
     assert (text["complete"], text["late"]) == (race.complete, race.late)
 

@@ -1,26 +1,31 @@
 """The figures of a race worked by hand, the table, and what a record rests on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import step
 
 from specdec_core import TableLM
 from specdec_core.base import files
+from specdec_core.core.trace import PHASES, Trace
 from specdec_core.drafters import methods
 from specdec_core.measure import machine
-from specdec_core.race import results, tables
-from specdec_core.race.rounds import Answer, Divergence, Race, Round
+from specdec_core.race import tables
+from specdec_core.race.results import Race
+from specdec_core.race.rounds import Answer, Divergence, Round
 
 # The figures, by hand
 
-PHASES = ("draft", "forward", "verify", "commit", "observe")
 
-
-def made(tokens, seconds, calls=None, decode=None, depths=(), memory=1000, peer=False):
-    phases = {} if peer else dict.fromkeys(PHASES, (seconds if decode is None else decode) / 5)
+def made(tokens, seconds, calls=None, decode=None, memory=1000, peer=False, accepted=()):
+    """``accepted``: the rows accepted of a draft of two tokens, in the first steps."""
     calls = calls or tokens
-    return Answer((7,) * tokens, seconds, calls, memory, None if peer else 0.0, phases, depths)
+    each = dict.fromkeys(PHASES, (seconds if decode is None else decode) / 5 / calls)
+    steps = [step((5, 6), rows) for rows in accepted] + [step()] * (calls - len(accepted))
+    trace = Trace("m", 1, 0.0, [replace(it, seconds=each) for it in steps])
+    return Answer((7,) * tokens, seconds, calls, memory, None if peer else trace)
 
 
 def made_race(*rounds):
@@ -32,10 +37,6 @@ def made_race(*rounds):
     return Race(("autoregressive", "m"), found, complete=True)
 
 
-def rows_of(race, function=results.rows):
-    return {(row["method"], row["task"]): row for row in function(race)}
-
-
 def test_speedup_is_the_median_of_ratios_within_a_repeat_and_low_high_their_ends():
     # 12 tokens each. Ratios by repeat: 6/2 = 3, 4/4 = 1, 12/6 = 2; a ratio of medians would give 6/4.
     race = made_race(
@@ -44,12 +45,12 @@ def test_speedup_is_the_median_of_ratios_within_a_repeat_and_low_high_their_ends
             for r, (one, other) in enumerate([(6, 2), (4, 4), (12, 6)])
         )
     )
-    row = rows_of(race)["m", "t"]
-    assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == pytest.approx((2, 1, 3))
-    assert (row["tokens"], row["seconds"], row["tokens_per_second"], row["tokens_per_call"]) == (12, 4, 3, 3)
-    baseline = rows_of(race)["autoregressive", "t"]
-    assert (baseline["speedup"], baseline["speedup_low"], baseline["speedup_high"]) == (1, 1, 1)
-    assert rows_of(race, results.details)["m", "t"]["speedup_by_repeat"] == pytest.approx([3, 1, 2])
+    row = race.row("m", "t")
+    assert (row.speedup, row.speedup_low, row.speedup_high) == pytest.approx((2, 1, 3))
+    assert (row.tokens, row.seconds, row.tokens_per_second, row.tokens_per_call) == (12, 4, 3, 3)
+    baseline = race.row("autoregressive", "t")
+    assert (baseline.speedup, baseline.speedup_low, baseline.speedup_high) == (1, 1, 1)
+    assert race.row("m", "t").speedup_by_repeat == pytest.approx([3, 1, 2])
 
 
 def test_all_tasks_have_the_geometric_mean_in_each_repeat():
@@ -59,45 +60,53 @@ def test_all_tasks_have_the_geometric_mean_in_each_repeat():
         ("a", 1, made(10, 2), made(10, 2, calls=5)),  # 1
         ("b", 1, made(10, 8), made(10, 2, calls=2)),  # 4; together 2
     )
-    row = rows_of(race)["m", "all"]
-    assert (row["speedup"], row["speedup_low"], row["speedup_high"]) == pytest.approx((3, 2, 4))
-    assert row["tokens"] == 20
-    assert row["seconds"] == 3.5  # the median of 3 and 4
-    assert row["tokens_per_call"] == pytest.approx(np.sqrt(2 * 5))
-    assert row["tokens_per_second"] == pytest.approx(np.sqrt(10 / 1.5 * 10 / 2))
+    row = race.row("m", "all")
+    assert (row.speedup, row.speedup_low, row.speedup_high) == pytest.approx((3, 2, 4))
+    assert row.tokens == 20
+    assert row.seconds == 3.5  # the median of 3 and 4
+    assert row.tokens_per_call == pytest.approx(np.sqrt(2 * 5))
+    assert row.tokens_per_second == pytest.approx(np.sqrt(10 / 1.5 * 10 / 2))
 
 
 def test_an_answer_that_ends_early_is_not_faster_for_it():
     race = made_race(("t", 0, made(20, 10), made(4, 2)))
-    assert rows_of(race)["m", "t"]["speedup"] == pytest.approx(1)
+    assert race.row("m", "t").speedup == pytest.approx(1)
 
 
 def test_decode_figures_leave_prefill_out_and_a_peer_has_none():
-    race = made_race(("t", 0, made(10, 8, decode=6), made(10, 5, calls=5, decode=2, depths=((3, 4), (1, 3)))))
-    row, detail = rows_of(race)["m", "t"], rows_of(race, results.details)["m", "t"]
-    assert row["speedup"] == pytest.approx(8 / 5)
-    assert detail["decode_speedup"] == pytest.approx(3)
-    assert detail["decode_seconds"] == pytest.approx(2)
-    assert row["ms"] == pytest.approx(dict.fromkeys(PHASES, 1000 * 2 / 5 / 5))
-    assert detail["acceptance_by_depth"] == [[3, 4], [1, 3]]
-    peer = made_race(("t", 0, made(10, 8), made(10, 5, peer=True)))
-    assert rows_of(peer)["m", "t"]["ms"] is None
-    assert rows_of(peer, results.details)["m", "t"]["decode_speedup"] is None
+    race = made_race(("t", 0, made(10, 8, decode=6), made(10, 5, calls=5, decode=2, accepted=((1, 2), (1,), ()))))
+    row = race.row("m", "t")
+    assert row.speedup == pytest.approx(8 / 5)
+    assert row.decode_speedup == pytest.approx(3)
+    assert row.decode_seconds == pytest.approx(2)
+    assert row.ms == pytest.approx(dict.fromkeys(PHASES, 1000 * 2 / 5 / 5))
+    assert row.acceptance_by_depth == ((2, 3), (1, 2))
+    assert (row.hit_rate, row.accepted_per_hit) == (3 / 5, 1)
+    peer = made_race(("t", 0, made(10, 8), made(10, 5, peer=True))).row("m", "t")
+    assert (peer.ms, peer.decode_speedup, peer.hit_rate) == (None, None, None)
 
 
 def test_memory_is_the_largest_and_depths_add_up():
     race = made_race(
-        ("t", 0, made(4, 1), made(4, 1, memory=3000, depths=((1, 2),))),
-        ("u", 0, made(4, 1), made(4, 1, memory=2000, depths=((2, 2), (0, 1)))),
+        ("t", 0, made(4, 1), made(4, 1, memory=3000, accepted=((),))),
+        ("u", 0, made(4, 1), made(4, 1, memory=2000, accepted=((1, 2), (1,)))),
     )
-    assert rows_of(race)["m", "all"]["peak_memory_bytes"] == 3000
-    assert rows_of(race)["m", "u"]["peak_memory_bytes"] == 2000
-    assert rows_of(race, results.details)["m", "all"]["acceptance_by_depth"] == [[3, 4], [0, 1]]
+    assert race.row("m", "all").peak_memory_bytes == 3000
+    assert race.row("m", "u").peak_memory_bytes == 2000
+    assert race.row("m").acceptance_by_depth == ((2, 3), (1, 2))
+
+
+def test_what_is_not_in_a_race_is_named():
+    race = made_race(("t", 0, made(4, 1), made(4, 1)))
+    with pytest.raises(ValueError, match="a method of this race, one of autoregressive, m; got 'other'"):
+        race.row("other")
+    with pytest.raises(ValueError, match="a task of this race, one of t, or 'all'; got 'math'"):
+        race.answers("m", "math")
 
 
 def test_a_race_without_a_round_has_no_rows():
     with pytest.raises(ValueError, match="nothing was measured"):
-        results.rows(Race(("autoregressive",)))
+        Race(("autoregressive",)).row("autoregressive")
 
 
 def test_the_table_says_what_differs_and_where_first():
@@ -106,7 +115,7 @@ def test_the_table_says_what_differs_and_where_first():
         Divergence("m", "t-1", "t", 0, 4, 7, 9, 0.125),
         Divergence("m", "u-1", "u", 0, 2, 7, None, 0.5),
     ]
-    table = tables.cells(results.rows(race), results.details(race))
+    table = tables.cells(race.rows)
     by_place = {(cells[0], cells[1]): dict(zip(tables.COLUMNS, cells, strict=True)) for cells in table}
     assert by_place["t", "m"]["identical"] == "1 of 1 differ, first t-1 at token 5, logit gap 0.125"
     assert by_place["all", "m"]["identical"].startswith("2 of 2 differ, first t-1 at token 5")

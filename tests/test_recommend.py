@@ -17,7 +17,7 @@ from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
 from specdec_core.model.lm import CachedLM
 from specdec_core.race import advice as words
-from specdec_core.race import recommend
+from specdec_core.race import recommendation
 from specdec_core.race.halving import SHARES
 from specdec_core.race.workloads import Question
 
@@ -30,16 +30,15 @@ FOREVER = 1e9  # seconds: everything fits
 
 
 @pytest.fixture(scope="module")
-def model():
-    return tiny_model.model()
+def lm():
+    return CachedLM(tiny_model.loaded(tiny_model.model()), execution="eager")
 
 
 @pytest.fixture
-def run(model):
+def run(lm):
     def run(names=("prompt_lookup", "ngram"), questions=QUESTIONS, costs=FLAT, **options):
         options = {"seconds": FOREVER, "max_new_tokens": 8, "progress": False, **options}
-        lm = CachedLM(model, execution="eager")
-        return recommend.recommend(lm, tiny_model.tokenizer(), questions, costs, names=list(names), **options)
+        return recommendation.recommend(lm, questions, costs, names=list(names), **options)
 
     return run
 
@@ -70,7 +69,7 @@ def test_three_passes_from_all_methods_to_two(run):
     }
     assert [entry.stage for entry in advice.entries] == sorted(stages.values(), reverse=True)
     for entry in advice.entries:
-        assert entry.identical is True
+        assert entry.row.identical is True
         assert set(entry.by_task) == {"echo", "talk"}
         assert entry.gain.over == ("repeats" if entry.stage == 3 else "questions")
         assert entry.gain.count == (9 if entry.stage == 3 else 3)
@@ -83,7 +82,7 @@ def test_questions_take_turns_by_task(run):
     assert [r.question for r in advice.passes[0].race.rounds] == ["one", "two", "two", "three"]
 
 
-def test_all_methods_that_run_here_are_raced_and_the_others_say_why(run, monkeypatch, tmp_path):
+def test_all_methods_that_run_here_are_raced_and_the_others_say_why(lm, monkeypatch, tmp_path):
     monkeypatch.setenv("SPECDEC_HOME", str(tmp_path))  # no datastore is in there
 
     class Breaks(DrafterBase):
@@ -94,10 +93,9 @@ def test_all_methods_that_run_here_are_raced_and_the_others_say_why(run, monkeyp
 
     monkeypatch.setitem(REGISTRY, "breaks", Breaks)
     given = [BASELINE, "prompt_lookup", "breaks", "rest"]
-    monkeypatch.setattr(recommend, "REGISTRY", dict.fromkeys(given))
-    lm = CachedLM(tiny_model.model(), execution="eager")
+    monkeypatch.setattr(recommendation, "REGISTRY", dict.fromkeys(given))
     options = {"seconds": FOREVER, "max_new_tokens": 4, "progress": False}
-    advice = recommend.recommend(lm, tiny_model.tokenizer(), QUESTIONS[:1], FLAT, **options)
+    advice = recommendation.recommend(lm, QUESTIONS[:1], FLAT, **options)
     assert advice.passes[0].race.methods == (BASELINE, "prompt_lookup")
     assert advice.left_out["breaks"] == "no luck"
     assert "specdec datastore build" in advice.left_out["rest"]
@@ -111,7 +109,7 @@ def test_nothing_is_expected_of_a_method_whose_forwards_were_wider_than_measured
 
 def test_sampling_has_nothing_to_be_identical_to(run):
     advice = run(names=["prompt_lookup:num_tokens=2"], sampling=Sampling(temperature=1.0), seed=1)
-    assert [entry.identical for entry in advice.entries] == [None]
+    assert [entry.row.identical for entry in advice.entries] == [None]
 
 
 def test_progress_says_what_runs(run, capsys):

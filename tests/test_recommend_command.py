@@ -14,9 +14,9 @@ from specdec_core.core.contract import DrafterBase
 from specdec_core.drafters import REGISTRY, methods
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
-from specdec_core.race import recommend
+from specdec_core.race import recommendation
 from specdec_core.race.advice import paragraph
-from specdec_core.race.recommend import Advice
+from specdec_core.race.recommendation import Advice
 
 # Its words
 
@@ -25,7 +25,7 @@ def test_the_paragraph_says_what_how_sure_and_when_to_stop():
     last = done({"prompt_lookup:num_tokens=2": [0.5, 0.4, 0.5]}, tasks={"a": 1.0, "b": 0.5})
     words = paragraph(advised(last))
     assert words.startswith(
-        "Use prompt_lookup:num_tokens=2. It gave 2.83 times the tokens a second of autoregressive"
+        "Use prompt_lookup:num_tokens=2. It gave 2.83 times the tokens per second of autoregressive"
     )
     assert "(2.83-3.54 over 3 repeats; prefill included), and 2.83 in decoding alone" in words
     assert "a draft in 100% of its steps, of which 1.00 tokens were accepted" in words
@@ -58,7 +58,7 @@ def test_the_paragraph_says_what_how_sure_and_when_to_stop():
 def test_the_hit_rate_at_which_to_stop_is_named_where_there_is_one(least, says):
     entry = advised(done({"prompt_lookup": [0.5, 0.4, 0.5]})).best
     prediction = replace(entry.prediction, least_hit_rate=least, least_accepted=0.3, least_alpha=0.2)
-    entry = replace(entry, steps=replace(entry.steps, misses=7), prediction=prediction)
+    entry = replace(entry, steps=replace(entry.steps, miss_rows={1: 7}), prediction=prediction)
     assert paragraph(Advice(entry.method, [entry], {}, [], "", 1.0)).count(says) == 1
 
 
@@ -130,7 +130,7 @@ def test_the_command_answers_in_words_table_lines_and_files(specdec, tmp_path):
         assert f"specdec generate --method {made['method']} PROMPT" in text
         assert "speedup" in text and "hit rate" in text and "9 times" in text
         for entry in made["entries"]:
-            assert entry["method"] in text
+            assert entry["row"]["method"] in text
         shown = [said for said in made["switches"].values() if said["line"] in text]
         assert len(shown) == (0 if made["method"] == BASELINE else 4)
 
@@ -142,7 +142,7 @@ def test_the_command_answers_in_words_table_lines_and_files(specdec, tmp_path):
 
 def test_the_switches_of_the_chosen_method_are_shown(monkeypatch, specdec, tmp_path):
     chosen = advised(done({"prompt_lookup:num_tokens=3": [0.5, 0.4, 0.5]}))
-    monkeypatch.setattr(recommend, "recommend", lambda *_, **__: chosen)
+    monkeypatch.setattr(recommendation, "recommend", lambda *_, **__: chosen)
     status, out, err = specdec("--out", "a.md")
     assert status == 0, err
     for text in (out, (tmp_path / "a.md").read_text()):
@@ -157,7 +157,7 @@ def test_a_drafter_of_ones_own_is_recommended_without_switches(monkeypatch, spec
 
     monkeypatch.setitem(REGISTRY, "mine", Mine)
     chosen = advised(done({"mine": [0.5, 0.4, 0.5]}))
-    monkeypatch.setattr(recommend, "recommend", lambda *_, **__: chosen)
+    monkeypatch.setattr(recommendation, "recommend", lambda *_, **__: chosen)
     status, out, err = specdec("--json", "a.json")
     assert status == 0, err
     assert out.startswith("Use mine.") and "serving engines" not in out

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from specdec_core.race.rouge import common_subsequence, references, rouge, words
+from specdec_core.race.summaries import common_subsequence, references, rouge, words
 from specdec_core.race.workloads import own
 
 

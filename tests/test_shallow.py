@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from tiny_models import tiny
 
+from specdec_core import compare
 from specdec_core.base.errors import ModelError
 from specdec_core.core.engine import generate
 from specdec_core.drafters import DraftModel, distilled, weights
@@ -16,8 +17,7 @@ from specdec_core.drafters.feature_net import Frozen
 from specdec_core.drafters.methods import Context, MethodError, build
 from specdec_core.drafters.shallow_net import ShallowDraft
 from specdec_core.model.lm import CachedLM
-from specdec_core.race import bench, peers
-from specdec_core.race.workloads import Question
+from specdec_core.race import peers
 from specdec_core.training.corpus import Batch, Corpus
 from specdec_core.training.loop import Schedule, train
 from specdec_core.training.selfchat import ANSWER, GIVEN
@@ -243,7 +243,7 @@ def test_tensors_of_another_drafter_are_named(target, tmp_path):
 def test_the_peer_drafts_with_the_same_weights_gives_the_greedy_text_and_counts_the_targets_calls(target, tmp_path):
     path = stored(tmp_path / "w.safetensors", target, (0, 1), range(60))
     ours = ["autoregressive", f"draft_model:weights={path},num_tokens=3"]
-    rivals = peers.contestants(target, (), ours, lambda: "abc")
+    rivals = peers.contestants(tiny_model.loaded(target, weights_hash="abc"), ours)
     assert list(rivals) == [f"transformers:{name}" for name in ("greedy", "prompt_lookup", "assisted")]
     assisted = rivals["transformers:assisted"]
     expected, plain = rivals["transformers:greedy"].answer([5, 6, 7], 21)
@@ -255,16 +255,15 @@ def test_the_peer_drafts_with_the_same_weights_gives_the_greedy_text_and_counts_
     embeddings = {id(model.get_input_embeddings()) for model in (assisted.assistant, target)}
     pointers = {model.get_output_embeddings().weight.data_ptr() for model in (assisted.assistant, target)}
     assert len(embeddings) == len(pointers) == 1
-    assert "transformers:assisted" not in peers.contestants(target, (), ["prompt_lookup"])
+    assert "transformers:assisted" not in peers.contestants(tiny_model.loaded(target), ["prompt_lookup"])
 
 
 def test_a_race_with_a_draft_model_has_the_peers_assisted_generation_in_it(target, tmp_path):
     path = stored(tmp_path / "w.safetensors", target, (0,), range(200))
     name = f"draft_model:weights={path},num_tokens=2"
-    race = bench.race(
-        CachedLM(target), tiny_model.tokenizer(), [Question("one", "echo", ("Hello hello",))], [name],
-        max_new_tokens=8, repeats=1, peer_model=target, weights_hash=lambda: "abc", progress=False,
-    )  # fmt: skip
+    loaded = tiny_model.loaded(target, weights_hash="abc")
+    rivals = peers.contestants(loaded, [name])
+    race = compare(CachedLM(loaded), ["Hello hello"], [name], max_new_tokens=8, repeats=1, rivals=rivals)
     assert race.methods[-1] == "transformers:assisted" and name in race.methods
     assert len({answer.tokens for answer in race.rounds[0].answers.values()}) == 1
 
@@ -280,8 +279,9 @@ def test_the_peer_takes_a_draft_model_by_name_too(target, tmp_path, monkeypatch)
         return SimpleNamespace(model=draft)
 
     monkeypatch.setattr(models, "load", load)
-    peer = peers.contestants(target, (), ["draft_model:model=org/small,num_tokens=2"])["transformers:assisted"]
-    plain = peers.contestants(target, ())["transformers:greedy"]
+    loaded = tiny_model.loaded(target)
+    peer = peers.contestants(loaded, ["draft_model:model=org/small,num_tokens=2"])["transformers:assisted"]
+    plain = peers.contestants(loaded)["transformers:greedy"]
     tokens, calls = peer.answer([5, 6, 7], 12)
     assert tokens == plain.answer([5, 6, 7], 12)[0] and 4 <= calls <= 12
     assert asked == [("org/small", torch.float32)] and peer.settings["num_assistant_tokens"] == 2

@@ -12,7 +12,7 @@ from specdec_core.core.rng import Rng
 from specdec_core.core.rules import Greedy, clip, verify
 from specdec_core.core.sampling import Sampling
 from specdec_core.core.toy import TableLM
-from specdec_core.core.trace import PHASES, Step, Trace
+from specdec_core.core.trace import FIELDS, PHASES, Step, Trace
 from specdec_core.core.tree import DraftTree
 
 SECONDS = dict(zip(PHASES, (0.5, 2.0, 0.25, 0.125, 0.0625), strict=True))
@@ -67,18 +67,20 @@ def test_seconds_by_hand(trace):
 def test_record_is_plain_and_replays_the_run(trace):
     record = json.loads(json.dumps(trace.to_json()))
     assert record["drafter"] == "by hand" and record["prompt_length"] == 10 and record["prefill_seconds"] == 0.5
-    assert record["steps"][1] == {
+    steps = [dict(zip(FIELDS, step, strict=True)) for step in record["steps"]]
+    assert steps[1] == {
         "context_length": 10,
-        "tree": {"tokens": [0, 1, 2, 4], "parents": [-1, 0, 0, 2]},
+        "tokens": [2, 4],
+        "drafted": [1, 2, 4],
+        "parents": [-1, 0, 0, 2],
         "draw": "point",
         "scratch": [],
         "accepted": [2, 3],
         "tested": [[1, 0.0], [2, 1.0], [3, 1.0]],
-        "tokens": [2, 4],
-        "seconds": SECONDS,
+        "microseconds": [round(1e6 * seconds) for seconds in SECONDS.values()],
     }
-    assert record["steps"][3]["scratch"] == [3]
-    assert [token for step in record["steps"] for token in step["tokens"]] == [1, 2, 9, 2, 4, 7, 8]
+    assert steps[0]["parents"] is None and steps[3]["scratch"] == [3]
+    assert [token for step in steps for token in step["tokens"]] == [1, 2, 9, 2, 4, 7, 8]
 
 
 def test_trace_of_a_run_adds_up():
@@ -104,7 +106,7 @@ def test_a_step_says_how_its_tree_was_drawn(draw):
     sampling = Sampling(temperature=1.0)
     trace = generate(TableLM.random(4), [0], Drawn(), max_new_tokens=5, max_nodes=2, sampling=sampling).trace
     assert {step.tree.draw for step in trace.steps} == {draw} and all(step.tree.q is None for step in trace.steps)
-    assert {step["draw"] for step in trace.to_json()["steps"]} == {draw}
+    assert {step[FIELDS.index("draw")] for step in trace.to_json()["steps"]} == {draw}
 
 
 def test_a_drafter_that_never_drafts_is_still_a_trace():

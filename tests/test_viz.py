@@ -2,11 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from handmade import step
 
 from specdec_core.core.engine import generate
+from specdec_core.core.rules import clip
 from specdec_core.core.toy import TableLM
 from specdec_core.drafters import PromptLookup
 from specdec_core.measure.costs import Costs
@@ -73,13 +76,12 @@ def test_no_two_series_look_the_same_without_color():
     ],
 )
 def test_kinds_of_a_chain(accepted, tokens, expected):
-    tree = {"tokens": [0, 1, 2], "parents": [-1, 0, 1]}
-    assert kinds({"tree": tree, "scratch": [], "accepted": accepted, "tokens": tokens}) == expected
+    made = step((1, 2), accepted)
+    assert kinds(replace(made, emitted=clip(made.verdict, len(tokens)))) == expected
 
 
 def test_scratch_rows_are_no_draft():
-    tree = {"tokens": [0, 1], "parents": [-1, 0]}
-    assert kinds({"tree": tree, "scratch": [1], "accepted": [], "tokens": [2]}) == ["plain"]
+    assert kinds(step((1,), scratch=(1,))) == ["plain"]
 
 
 def test_replayed_text_is_the_text_and_its_marks_stand_without_style():

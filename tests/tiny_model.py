@@ -1,9 +1,13 @@
 """A Llama of two layers with random weights, and a tokenizer with one token a byte, as a model folder."""
 
+from pathlib import Path
+
 import torch
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from specdec_core.model.loaded import LoadedModel
 
 END = "<|end|>"
 TEMPLATE = (
@@ -31,6 +35,23 @@ def model(seed=0, context=4096):
     )  # fmt: skip
     torch.manual_seed(seed)
     return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+def loaded(model, stop_ids=(), weights_hash="unknown"):
+    """What `load` would give of a model."""
+    made = LoadedModel(
+        model=model,
+        tokenizer=tokenizer(),
+        name="tiny",
+        path=Path("tiny"),
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        why="made by a test",
+        stop_ids=frozenset(stop_ids),
+        parameters=1,
+    )
+    vars(made)["weights_hash"] = weights_hash
+    return made
 
 
 def save(folder, **options):

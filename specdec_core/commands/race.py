@@ -7,9 +7,17 @@ import sys
 from datetime import datetime
 from errno import EISDIR
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
+
+if TYPE_CHECKING:
+    from ..core.sampling import Sampling
+    from ..model.lm import CachedLM
+    from ..model.loaded import LoadedModel
+    from ..race.questions import Question
+    from ..race.results import Race, Row
+    from ..race.rounds import Contestant
 
 QUICK = {"limit": 1, "max_new_tokens": 48}
 USUAL = {"limit": None, "max_new_tokens": 128}
@@ -81,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         loaded, race, settings = _race(arguments, methods, questions)
         settings["questions"] = source
         content = _record(arguments, race, loaded, settings, date, describe(loaded.device), commit())
-        return _leave(content, folder, arguments.json)
+        return _leave(content, race.rows, folder, arguments.json)
     finally:
         if made and not any(folder.iterdir()):
             folder.rmdir()
@@ -131,53 +139,59 @@ def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
     }
 
 
-def _race(arguments: argparse.Namespace, methods: list[str], questions: list[Any]) -> tuple[Any, Any, dict]:
+def _race(
+    arguments: argparse.Namespace, methods: list[str], questions: list[Question]
+) -> tuple[LoadedModel, Race, dict[str, Any]]:
     """The loaded model, the race run on it, and its settings."""
     from ..core.sampling import Sampling
     from ..measure.kept_costs import kept_or_none
-    from ..race.bench import race
+    from ..race.comparison import compare
 
     loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
-    engines = _engines(arguments, methods, questions, loaded)
+    rivals = _rivals(arguments, methods, questions, loaded)
     sampling = Sampling(temperature=arguments.temperature)
     costs = kept_or_none(loaded, lm)
-    result = race(
+    result = compare(
         lm,
-        loaded.tokenizer,
         questions,
         methods,
         max_new_tokens=arguments.max_new_tokens,
         repeats=arguments.repeats,
         sampling=sampling,
         seed=arguments.seed,
-        stop_ids=loaded.stop_ids,
-        peer_model=loaded.model if TRANSFORMERS in arguments.peer else None,
-        engines=engines,
-        device=loaded.device,
+        rivals=rivals,
         costs=costs,
-        weights_hash=lambda: loaded.weights_hash,
         seconds=60 * arguments.minutes if arguments.minutes else None,
+        progress=True,
     )
-    settings = _settings(arguments, methods, loaded, lm, sampling, engines)
+    settings = _settings(arguments, methods, loaded, lm, sampling, rivals)
     return loaded, result, {**settings, "costs": costs.to_json() if costs else None}
 
 
-def _engines(arguments: argparse.Namespace, methods: list[str], questions: list[Any], loaded: Any) -> dict[str, Any]:
-    """Contestants of llama.cpp."""
-    from ..race import peers_llama_cpp
+def _rivals(
+    arguments: argparse.Namespace, methods: list[str], questions: list[Question], loaded: LoadedModel
+) -> dict[str, Contestant]:
+    """Contestants of transformers and of llama.cpp."""
+    from ..race import peers, peers_llama_cpp
     from ..race.bench import BenchError, room
 
+    rivals = peers.contestants(loaded, methods) if TRANSFORMERS in arguments.peer else {}
     if LLAMA_CPP not in arguments.peer:
-        return {}
+        return rivals
     if loaded.device.type != "cpu":
         raise BenchError(f"llama.cpp is raced on the CPU, and the model is on {loaded.device}; add --device cpu.")
     files = peers_llama_cpp.files(arguments.model, str(loaded.dtype).removeprefix("torch."), arguments.gguf)
     context = max(room(question, loaded.tokenizer, arguments.max_new_tokens) for question in questions)
-    return peers_llama_cpp.contestants(files, context, methods)
+    return rivals | peers_llama_cpp.contestants(files, context, methods)
 
 
 def _settings(
-    arguments: argparse.Namespace, methods: list[str], loaded: Any, lm: Any, sampling: Any, engines: dict[str, Any]
+    arguments: argparse.Namespace,
+    methods: list[str],
+    loaded: LoadedModel,
+    lm: CachedLM,
+    sampling: Sampling,
+    rivals: dict[str, Contestant],
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -185,14 +199,14 @@ def _settings(
 
     from ..drafters.methods import settings
     from ..race.bench import WARMUP_TOKENS
-    from ..race.peers import contestants
+    from ..race.peers import PREFIX
 
-    rivals = contestants(loaded.model, loaded.stop_ids, methods) if TRANSFORMERS in arguments.peer else {}
     theirs = {"attention": loaded.model.config._attn_implementation, "other": "transformers' defaults"}
     return {
         "methods": {name: settings(name) for name in methods},
-        "peers": {name: {**peer.settings, **theirs} for name, peer in rivals.items()}
-        | {name: engine.settings for name, engine in engines.items()},
+        "peers": {
+            name: {**rival.settings, **(theirs if name.startswith(PREFIX) else {})} for name, rival in rivals.items()
+        },
         "max_new_tokens": arguments.max_new_tokens,
         "repeats": arguments.repeats,
         "minutes": arguments.minutes,
@@ -244,14 +258,14 @@ def _make_room(folder: Path, json_file: Path | None) -> bool:
     return new
 
 
-def _leave(content: dict[str, Any], folder: Path, json_file: Path | None) -> int:
+def _leave(content: dict[str, Any], rows: list[Row], folder: Path, json_file: Path | None) -> int:
     """Write the results, print the table, and return the exit status."""
     from ..base.files import write
     from ..race import peers_llama_cpp, record, tables
     from ..race.bench import BenchError
     from ..viz.race import caption, images, title
 
-    table = tables.cells(content["rows"], content["details"])
+    table = tables.cells(rows)
     below, theirs = caption(content), content["settings"]["peers"]
     if engines := {name: about for name, about in theirs.items() if name.startswith(peers_llama_cpp.PREFIX)}:
         below = f"{below}\n{peers_llama_cpp.note(engines)}"

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..core.sampling import Sampling
     from ..drafters.methods import check, split
     from ..race.advice import ran
-    from ..race.recommend import INTERRUPTED, recommend
+    from ..race.recommendation import INTERRUPTED, recommend
     from ..race.workloads import own, read_questions
 
     for path in (arguments.out, arguments.json):
@@ -57,7 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     costs = _costs(loaded, lm)
     advice = recommend(
         lm,
-        loaded.tokenizer,
         questions,
         costs,
         seconds=max(0.0, 60 * arguments.minutes - (perf_counter() - begun)),
@@ -65,9 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
         max_new_tokens=arguments.max_new_tokens,
         sampling=Sampling(temperature=arguments.temperature),
         seed=arguments.seed,
-        stop_ids=loaded.stop_ids,
-        device=loaded.device,
-        weights_hash=lambda: loaded.weights_hash,
     )
     threads = torch.get_num_threads()
     place = f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
@@ -107,14 +103,14 @@ def _leave(arguments: argparse.Namespace, advice: Any, caption: str, record: dic
     from ..base.files import write
     from ..drafters.methods import BASELINE
     from ..race import tables
-    from ..race.advice import COLUMNS, LEGEND, paragraph, rows
+    from ..race.advice import ADVICE_COLUMNS, LEGEND, paragraph, advice_rows
     from ..race.record import home_hidden
 
-    text, table = paragraph(advice), rows(advice)
+    text, table = paragraph(advice), advice_rows(advice)
     ready = f"specdec generate --method {shlex.quote(advice.method)} PROMPT"
     found = engines(advice.method) if advice.method != BASELINE else {}
-    said = [text, f"  {ready}", tables.text(table, COLUMNS)]
-    document = ["# Recommendation", text, f"```\n{ready}\n```", tables.markdown(table, COLUMNS)]
+    said = [text, f"  {ready}", tables.text(table, ADVICE_COLUMNS)]
+    document = ["# Recommendation", text, f"```\n{ready}\n```", tables.markdown(table, ADVICE_COLUMNS)]
     if found:
         said.append("In the switches of serving engines:")
         document.append("## Serving engines")
@@ -161,7 +157,7 @@ def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, co
 
     source = arguments.questions
     return {
-        "format": 1,
+        "format": 2,
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "argv": ["specdec", *map(record.home_hidden, arguments.argv)],
         "commit": machine.commit(),

@@ -7,7 +7,10 @@ nodes behind a rejection were never tested.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 
@@ -15,6 +18,18 @@ from .rules import Verdict
 from .tree import DraftTree
 
 PHASES = ("draft", "forward", "verify", "commit", "observe")
+# Of a step in a file.
+FIELDS = (
+    "context_length",
+    "tokens",
+    "drafted",
+    "parents",
+    "draw",
+    "scratch",
+    "accepted",
+    "tested",
+    "microseconds",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,22 +132,128 @@ class Trace:
         return sum(self.seconds.values())
 
     def to_json(self) -> dict:
-        """A record of plain types: one entry a step, enough to replay the run token by token."""
+        """Plain types for a file; each step is a list of the fields named by `FIELDS`.
+
+        ``tokens`` are the ones emitted, ``drafted`` those of the tree without its root, ``parents`` row numbers
+        (null for a chain), ``scratch`` and ``accepted`` row numbers, ``tested`` pairs of row and acceptance
+        probability, ``microseconds`` by phase.
+
+        Example:
+            >>> Trace("autoregressive", 5).to_json()
+            {'drafter': 'autoregressive', 'prompt_length': 5, 'prefill_seconds': 0.0, 'steps': []}
+        """
+        steps = [
+            [
+                step.context_length,
+                list(step.tokens),
+                step.tree.tokens[1:].tolist(),
+                None if step.tree.is_chain else step.tree.parents.tolist(),
+                step.tree.draw,
+                np.flatnonzero(~step.tree.candidate).tolist(),
+                list(step.verdict.path[1:]),
+                [[trial.node, round(trial.accept_prob, 6)] for trial in step.verdict.trials],
+                [round(1e6 * step.seconds[phase]) for phase in PHASES],
+            ]
+            for step in self.steps
+        ]
         return {
             "drafter": self.drafter,
             "prompt_length": self.prompt_length,
             "prefill_seconds": self.prefill_seconds,
-            "steps": [
-                {
-                    "context_length": step.context_length,
-                    "tree": {"tokens": step.tree.tokens.tolist(), "parents": step.tree.parents.tolist()},
-                    "draw": step.tree.draw,
-                    "scratch": np.flatnonzero(~step.tree.candidate).tolist(),
-                    "accepted": list(step.verdict.path[1:]),
-                    "tested": [[trial.node, trial.accept_prob] for trial in step.verdict.trials],
-                    "tokens": list(step.tokens),
-                    "seconds": step.seconds,
-                }
-                for step in self.steps
-            ],
+            "steps": steps,
         }
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The decode steps of some runs, counted: all that the models of a gain ask of a method.
+
+    A *hit* is a step with a candidate to test, a *miss* one without; a miss may have more than one row (a window).
+
+    Attributes:
+        hit_rows, miss_rows: rows of the target's forward -> steps that had as many.
+        tokens: emitted by all steps.
+        accepted: draft tokens accepted, before any clipping.
+        depth: mean depth of the drafts, over hits; 0 without any.
+        seconds: mean time of a step by phase, keys `PHASES`; what is left out took no time.
+        by_depth: (accepted, tested) at depth 1, 2, ...; see `Trace.acceptance_by_depth`.
+        has_model: whether drafts are made by forwards of a model.
+
+    Example:
+        >>> found = Steps(hit_rows={5: 1}, miss_rows={1: 3}, tokens=6, accepted=2)
+        >>> found.hit_rate, found.accepted_per_hit, found.tokens_per_call
+        (0.25, 2.0, 1.5)
+    """
+
+    hit_rows: dict[int, int]
+    miss_rows: dict[int, int]
+    tokens: int
+    accepted: int = 0
+    depth: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    by_depth: tuple[tuple[int, int], ...] = ()
+    has_model: bool = False
+
+    @classmethod
+    def of(cls, traces: Iterable[Trace], has_model: bool = False) -> Steps:
+        """Count the steps of some runs.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        traces = list(traces)
+        steps = [step for trace in traces for step in trace.steps]
+        if not steps:
+            raise ValueError("there is no step to count: these runs have none")
+        hits = [step.tree for step in steps if step.tree.candidate.sum() > 1]
+        hit_rows = Counter(len(tree.tokens) for tree in hits)
+        deepest = [int(tree.depths[tree.candidate].max()) for tree in hits]
+        by_depth = zip_longest(*(trace.acceptance_by_depth() for trace in traces), fillvalue=(0, 0))
+        return cls(
+            hit_rows=dict(sorted(hit_rows.items())),
+            miss_rows=dict(sorted((Counter(len(step.tree.tokens) for step in steps) - hit_rows).items())),
+            tokens=sum(trace.emitted for trace in traces),
+            accepted=sum(trace.accepted for trace in traces),
+            depth=sum(deepest) / len(hits) if hits else 0.0,
+            seconds={phase: sum(step.seconds[phase] for step in steps) / len(steps) for phase in PHASES},
+            by_depth=tuple((sum(a for a, _ in depth), sum(t for _, t in depth)) for depth in by_depth),
+            has_model=has_model,
+        )
+
+    @property
+    def hits(self) -> int:
+        return sum(self.hit_rows.values())
+
+    @property
+    def misses(self) -> int:
+        return sum(self.miss_rows.values())
+
+    @property
+    def hit_rate(self) -> float:
+        """Coverage: hits / steps."""
+        return self.hits / (self.hits + self.misses)
+
+    @property
+    def accepted_per_hit(self) -> float:
+        """A of the hit-rate model; 0 without a hit."""
+        return self.accepted / self.hits if self.hits else 0.0
+
+    @property
+    def tokens_per_call(self) -> float:
+        """tau: tokens per step, the bonus or correction token included."""
+        return self.tokens / (self.hits + self.misses)
+
+    @property
+    def alphas(self) -> list[float]:
+        """Acceptance by depth, given that a token was tested there."""
+        return [accepted / tested for accepted, tested in self.by_depth]
+
+    @property
+    def draft_seconds(self) -> float:
+        """Mean time of the drafter in a step: `propose` and `observe`."""
+        return self.seconds.get("draft", 0.0) + self.seconds.get("observe", 0.0)
+
+    @property
+    def other_seconds(self) -> float:
+        """Mean time of a step outside the target's forward."""
+        return sum(self.seconds.values()) - self.seconds.get("forward", 0.0)

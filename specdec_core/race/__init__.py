@@ -1,0 +1,22 @@
+"""Races: prompts by task, methods that answer them in turns, what each gained, and which one to use.
+
+    from specdec_core.race import TASKS, Question, compare, own, recommend
+"""
+
+from ..base.lazy import face
+
+__getattr__, __dir__ = face(
+    __name__,
+    {
+        ".advice": ["ADVICE_COLUMNS", "advice_rows", "paragraph"],
+        ".comparison": ["compare"],
+        ".gains": ["best_length", "measure", "predict"],
+        ".recommendation": ["recommend"],
+        ".results": ["ALL", "Race", "Row", "geometric_mean"],
+        ".summaries": ["references", "rouge"],
+        ".rounds": ["Answer", "Divergence", "Round"],
+        ".serving": ["ENGINES", "WHERE", "switches"],
+        ".tables": ["cells", "markdown"],
+        ".workloads": ["FURTHER", "TASKS", "Prompt", "Question", "conversation", "encode", "own", "read_questions"],
+    },
+)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from .recommend import Advice, Entry
+from .recommendation import Advice, Entry
 
-COLUMNS = (
+ADVICE_COLUMNS = (
     "pass",
     "method",
     "speedup",
@@ -20,7 +20,7 @@ COLUMNS = (
 )
 
 LEGEND = (
-    "speedup: tokens a second over those of autoregressive decoding, prefill included, with its smallest and "
+    "speedup: tokens per second over those of autoregressive decoding, prefill included, with its smallest and "
     "largest over the repeats, or over the questions of a pass run once. decoding: without prefill. "
     "expected: decoding by the hit-rate model, from acceptance and t(q). A hit is a step that had a draft."
 )
@@ -32,39 +32,39 @@ def paragraph(advice: Advice) -> str:
     spread = f"{gain.low:.2f}-{gain.high:.2f} over {gain.count} {gain.over}"
     if gain.count == 1:
         spread = "measured once, so its spread is not known"
-    measured = f"{gain.speedup:.2f} times the tokens a second of autoregressive decoding"
+    measured = f"{gain.speedup:.2f} times the tokens per second of autoregressive decoding"
     measured += f" ({spread}; prefill included)"
     if best.method == advice.method:
-        said = [f"Use {best.method}. It gave {measured}, and {_decoding(best)}."]
+        parts = [f"Use {best.method}. It gave {measured}, and {_decoding(best)}."]
     else:
         judgment = "not a gain beyond its spread" if gain.speedup > 1 else "no gain"
-        said = [
+        parts = [
             f"Stay autoregressive. The fastest method, {best.method}, gave {measured}, which is {judgment}; "
             f"it gave {_decoding(best)}."
         ]
-    said.append(_hits(best))
+    parts.append(_hits(best))
     if len(best.by_task) > 1:
         ends = [pick(best.by_task.items(), key=lambda item: item[1].speedup) for pick in (min, max)]
-        said.append(
+        parts.append(
             "By task it went from {0[1].speedup:.2f} ({0[0]}) to {1[1].speedup:.2f} ({1[0]}).".format(*ends)
         )
     if best.prediction:
-        said.append(_switch_off(best, used=best.method == advice.method))
-    if best.identical is False:
-        said.append(
+        parts.append(_switch_off(best, used=best.method == advice.method))
+    if best.row.identical is False:
+        parts.append(
             "Not all of its answers had the tokens of autoregressive decoding: rounding decides near ties. "
             "specdec race shows where, and --numerics invariant has none."
         )
     if advice.stopped:
-        said.append(f"This rests on less than was planned: {advice.stopped}.")
-    return " ".join(said)
+        parts.append(f"This rests on less than was planned: {advice.stopped}.")
+    return " ".join(parts)
 
 
 def _decoding(entry: Entry) -> str:
-    said = f"{entry.decode:.2f} in decoding alone"
+    words = f"{entry.row.decode_speedup:.2f} in decoding alone"
     if entry.prediction:
-        said += f", where its acceptance and t(q) let {entry.prediction.speedup:.2f} be expected"
-    return said
+        words += f", where its acceptance and t(q) let {entry.prediction.speedup:.2f} be expected"
+    return words
 
 
 def _hits(entry: Entry) -> str:
@@ -100,20 +100,20 @@ def _switch_off(entry: Entry, used: bool) -> str:
     return f"{start}Switch it off when {rate}fewer than {accepted} ({means})."
 
 
-def rows(advice: Advice) -> list[list[str]]:
-    """The table's cells, in the order of `COLUMNS`."""
+def advice_rows(advice: Advice) -> list[list[str]]:
+    """The table's cells, in the order of `ADVICE_COLUMNS`."""
     return [
         [
             str(entry.stage),
             entry.method,
             f"{entry.gain.speedup:.2f}",
             f"{entry.gain.low:.2f}-{entry.gain.high:.2f}" if entry.gain.count > 1 else "-",
-            f"{entry.decode:.2f}",
+            f"{entry.row.decode_speedup:.2f}",
             f"{entry.prediction.speedup:.2f}" if entry.prediction else "-",
-            f"{entry.tokens_per_call:.2f}",
+            f"{entry.row.tokens_per_call:.2f}",
             f"{entry.steps.hit_rate:.0%}",
             f"{entry.steps.accepted_per_hit:.2f}",
-            {True: "yes", False: "no", None: "- (sampled)"}[entry.identical],
+            {True: "yes", False: "no", None: "- (sampled)"}[entry.row.identical],
         ]
         for entry in advice.entries
     ]

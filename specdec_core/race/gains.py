@@ -1,121 +1,20 @@
-"""What a race says about a method's gain: measured, and expected from its steps and from t(q).
+"""What a race says about a method's gain: expected from its steps and from t(q), and measured.
 
-Both are functions of the rounds alone. `steps` counts what the decode steps were like, `predict` puts the
-counts into the hit-rate model with this machine's costs, `measure` takes the ratio of the clock times and its
-spread.
+Both are functions of the rounds alone. `predict` puts the counted steps into the hit-rate model with this machine's
+costs, `measure` takes the ratio of the clock times and its spread.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from .. import theory
-from ..core.trace import PHASES
+from ..core.trace import Steps
 from ..drafters.methods import BASELINE
 from ..measure.costs import Costs
 from ..theory import alpha_for
-from . import results
-from .record import STEP
-from .rounds import Race, Round
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The decode steps of one method, counted.
-
-    A *hit* is a step with a candidate to test.
-
-    Attributes:
-        hits, misses: how many steps of each kind.
-        accepted: draft tokens accepted, of all steps.
-        hit_rows, miss_rows: rows of the target forward -> steps that had as many.
-        depth: mean depth of the drafts, over hits; 0 without any.
-        other_seconds: mean time of a step outside the forward: drafting, verifying, bookkeeping.
-        forward_seconds: mean time of the forward, as the clock had it.
-        by_depth: (accepted, tested) at depth 1, 2, ...
-    """
-
-    hits: int
-    misses: int
-    accepted: int
-    hit_rows: dict[int, int]
-    miss_rows: dict[int, int]
-    depth: float
-    other_seconds: float
-    forward_seconds: float
-    by_depth: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def hit_rate(self) -> float:
-        """Coverage: hits / steps."""
-        return self.hits / (self.hits + self.misses)
-
-    @property
-    def accepted_per_hit(self) -> float:
-        """A of the hit-rate model; 0 without a hit."""
-        return self.accepted / self.hits if self.hits else 0.0
-
-    @property
-    def alphas(self) -> list[float]:
-        """Acceptance by depth, given that a token was tested there."""
-        return [accepted / tested for accepted, tested in self.by_depth]
-
-
-def steps(rounds: Iterable[Round], method: str) -> Steps:
-    """Count the steps that a method of ours took in some rounds.
-
-    Raises:
-        ValueError: if it took none.
-    """
-    hit_rows: Counter[int] = Counter()
-    miss_rows: Counter[int] = Counter()
-    accepted, depth = 0, 0
-    microseconds = np.zeros(len(PHASES))
-    by_depth = np.zeros((0, 2), int)
-    for r in rounds:
-        answer = r.answers[method]
-        for values in json.loads(answer.trace)["steps"] if answer.trace else ():
-            step = dict(zip(STEP, values, strict=True))
-            rows = 1 + len(step["drafted"])
-            hit = rows - 1 > len(step["scratch"])
-            (hit_rows if hit else miss_rows)[rows] += 1
-            accepted += len(step["accepted"])
-            depth += _depth(step) if hit else 0
-            microseconds += step["microseconds"]
-        counts = np.array(answer.depths, int).reshape(-1, 2)
-        by_depth = np.pad(by_depth, ((0, max(0, len(counts) - len(by_depth))), (0, 0)))
-        by_depth[: len(counts)] += counts
-    hits, misses = hit_rows.total(), miss_rows.total()
-    if not hits + misses:
-        raise ValueError(f"{method!r} took no step of ours in these rounds")
-    forward = float(microseconds[PHASES.index("forward")])
-    return Steps(
-        hits=hits,
-        misses=misses,
-        accepted=accepted,
-        hit_rows=dict(sorted(hit_rows.items())),
-        miss_rows=dict(sorted(miss_rows.items())),
-        depth=depth / hits if hits else 0.0,
-        other_seconds=(float(microseconds.sum()) - forward) / (hits + misses) / 1e6,
-        forward_seconds=forward / (hits + misses) / 1e6,
-        by_depth=tuple((int(kept), int(tested)) for kept, tested in by_depth),
-    )
-
-
-def _depth(step: dict) -> int:
-    """Of the deepest candidate."""
-    parents, scratch = step["parents"], set(step["scratch"])
-    if parents is None:
-        return len(step["drafted"])
-    depths = [0]
-    for row in range(1, len(parents)):
-        depths.append(depths[parents[row]] + 1)
-    return max(depth for row, depth in enumerate(depths) if row not in scratch)
+from .results import ALL, Race
 
 
 @dataclass(frozen=True)
@@ -129,7 +28,7 @@ class Prediction:
             autoregressive step as a whole.
         t_draft: seconds of everything else in a step of the method.
         least_hit_rate: at the acceptance seen, a lower hit rate loses; see `theory.break_even_hit_rate`.
-        least_accepted: at the hit rate seen, fewer tokens accepted a draft lose.
+        least_accepted: at the hit rate seen, fewer tokens accepted per draft lose.
         least_alpha: the same as the probability that a drafted token is accepted, if each had the same one;
             infinite where none is enough.
     """
@@ -154,11 +53,12 @@ def predict(method: Steps, baseline: Steps, t: Callable[[int], float]) -> Predic
     Raises:
         ValueError: if t is not known for as many rows as some step had, or the method never drafted.
 
-    >>> plain = Steps(0, 100, 0, {}, {1: 100}, 0.0, other_seconds=0.0, forward_seconds=1.0)
-    >>> lookup = Steps(50, 50, 76, {3: 50}, {1: 50}, 2.0, other_seconds=0.0, forward_seconds=1.1)
-    >>> found = predict(lookup, plain, t={1: 1.0, 3: 1.2}.__getitem__)
-    >>> round(found.speedup, 4), found.least_hit_rate, round(found.least_accepted, 4)
-    (1.6, 0.0, 0.2)
+    Example:
+        >>> plain = Steps({}, {1: 100}, tokens=100)
+        >>> lookup = Steps({3: 50}, {1: 50}, tokens=176, accepted=76, depth=2.0)
+        >>> found = predict(lookup, plain, t={1: 1.0, 3: 1.2}.__getitem__)
+        >>> round(found.speedup, 4), found.least_hit_rate, round(found.least_accepted, 4)
+        (1.6, 0.0, 0.2)
     """
     if not method.hits:
         raise ValueError("a method that never drafted has no gain to predict")
@@ -187,9 +87,10 @@ def best_length(method: Steps, costs: Costs) -> int:
 
     Depths tested fewer than five times are left out: too little is known there.
 
-    >>> costs = Costs(0, 1, (1, 9), (1.0, 1.8), (1.0, 1.8), (1.0, 1.8))
-    >>> best_length(Steps(9, 0, 9, {4: 9}, {}, 3.0, 0.0, 1.0, ((8, 9), (4, 8), (1, 4))), costs)
-    2
+    Example:
+        >>> costs = Costs(0, 1, (1, 9), (1.0, 1.8), (1.0, 1.8), (1.0, 1.8))
+        >>> best_length(Steps({4: 9}, {}, tokens=22, by_depth=((8, 9), (4, 8), (1, 4))), costs)
+        2
     """
     known = [alpha for alpha, (_, tested) in zip(method.alphas, method.by_depth, strict=True) if tested >= 5]
     return theory.best_gamma_measured(known[: costs.widths[-1] - 1], costs.t)
@@ -204,7 +105,7 @@ class Gain:
     """A measured speedup with its spread.
 
     Attributes:
-        speedup: median over the repeats of the tokens a second over the baseline's, prefill included; over
+        speedup: median over the repeats of the tokens per second over the baseline's, prefill included; over
             all tasks the geometric mean of theirs.
         low, high: smallest and largest, of ``count`` values each from all the questions once, or, with a
             single repeat, from one question each.
@@ -215,7 +116,7 @@ class Gain:
     low: float
     high: float
     count: int
-    over: str = field(default="repeats")
+    over: str = "repeats"
 
     @property
     def certain(self) -> bool:
@@ -232,37 +133,31 @@ class Gain:
         return self.count >= 3 and self.low - (self.high - self.low) / 2 > 1
 
 
-def measure(race: Race, method: str) -> Gain:
-    """The gain of a method over all questions of a race.
+def measure(race: Race, method: str, task: str = ALL) -> Gain:
+    """The gain of a method over the questions of one task, or of all.
 
-    >>> from .rounds import Answer
-    >>> def answer(seconds):
-    ...     return Answer((7,) * 6, seconds, 6, 0, 0.0, dict.fromkeys(PHASES, seconds / 5))
-    >>> def repeat(number, seconds):
-    ...     return Round("q", "t", 0, number, (1,), {BASELINE: answer(6.0), "m": answer(seconds)})
-    >>> rounds = [repeat(number, seconds) for number, seconds in enumerate((2.0, 3.0, 4.0))]
-    >>> measure(Race((BASELINE, "m"), rounds), "m")
-    Gain(speedup=2.0, low=1.5, high=3.0, count=3, over='repeats')
+    Example:
+        >>> from .rounds import Answer, Round
+        >>> def repeat(number, seconds):
+        ...     answers = {BASELINE: Answer((7,) * 6, 6.0, 6, 0), "m": Answer((7,) * 6, seconds, 6, 0)}
+        ...     return Round("q", "t", 0, number, (1,), answers)
+        >>> rounds = [repeat(number, seconds) for number, seconds in enumerate((2.0, 3.0, 4.0))]
+        >>> measure(Race((BASELINE, "m"), rounds), "m")
+        Gain(speedup=2.0, low=1.5, high=3.0, count=3, over='repeats')
     """
-    row, detail = _all_tasks(race, method)
-    if detail["repeats"] > 1:
-        return Gain(row["speedup"], row["speedup_low"], row["speedup_high"], detail["repeats"])
-    ratios = by_question(race.rounds, method)
-    return Gain(row["speedup"], min(ratios), max(ratios), len(ratios), "questions")
+    row = race.row(method, task)
+    if row.repeats > 1:
+        return Gain(row.speedup, row.speedup_low, row.speedup_high, row.repeats)
+    ratios = by_question(race, method, task)
+    return Gain(row.speedup, min(ratios), max(ratios), len(ratios), "questions")
 
 
-def by_question(rounds: Sequence[Round], method: str) -> list[float]:
+def by_question(race: Race, method: str, task: str = ALL) -> list[float]:
     """The speedup of each question, over all its turns and repeats."""
+    rounds = [r for r in race.rounds if task in (r.task, ALL)]
 
     def rate(name: str, question: str) -> float:
         answers = [r.answers[name] for r in rounds if r.question == question]
         return sum(len(answer.tokens) for answer in answers) / sum(answer.seconds for answer in answers)
 
     return [rate(method, q) / rate(BASELINE, q) for q in dict.fromkeys(r.question for r in rounds)]
-
-
-def _all_tasks(race: Race, method: str) -> tuple[dict, dict]:
-    both = zip(results.rows(race), results.details(race), strict=True)
-    return next(
-        (row, detail) for row, detail in both if (row["method"], row["task"]) == (method, results.ALL)
-    )

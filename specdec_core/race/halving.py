@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import ceil
 
+from ..core.trace import Steps
 from ..drafters import methods
 from ..drafters.methods import BASELINE
 from ..measure.costs import Costs
-from . import gains, results
+from . import gains
 from .bench import WARMUP_PROMPT, WARMUP_TOKENS
-from .rounds import Race
+from .results import Race
 from .workloads import Question
 
 SHARES = (0.25, 0.4, 0.95)  # of the time that is left when a pass begins
@@ -119,11 +120,11 @@ def fit(
         tokens //= 2
 
 
-def variants(name: str, counted: gains.Steps, costs: Costs) -> list[str]:
+def variants(name: str, counted: Steps, costs: Costs) -> list[str]:
     """Other settings worth a try for a method that ran with its defaults; none for one that was given some.
 
     >>> costs = Costs(0, 1, (1, 9), (1.0, 1.8), (1.0, 1.8), (1.0, 1.8))
-    >>> counted = gains.Steps(9, 0, 9, {4: 9}, {}, 3.0, 0.0, 1.0, ((8, 9), (4, 8), (1, 4)))
+    >>> counted = Steps({4: 9}, {}, tokens=22, by_depth=((8, 9), (4, 8), (1, 4)))
     >>> variants("prompt_lookup", counted, costs)
     ['prompt_lookup:num_tokens=2', 'prompt_lookup:num_tokens=4', 'prompt_lookup:min_n=2']
     """
@@ -193,7 +194,7 @@ class Search:
         if stage == len(SHARES):
             return names[:2]
         half = names[: ceil(len(names) / 2)]
-        more = [variants(name, gains.steps(race.rounds, name), self.costs) for name in half]
+        more = [variants(name, race.steps(name), self.costs) for name in half]
         in_order = [name for column in zip_longest(*more) for name in column if name]
         return (half + in_order)[:MOST]
 
@@ -219,15 +220,13 @@ class Search:
         """Keep a pass, and what it says about the time of the next one."""
         self.passes.append(done)
         race = done.race
-        for detail in results.details(race):
-            if detail["task"] == results.ALL:
-                self.pace.slowness[detail["method"]] = 1 / detail["decode_speedup"]
+        self.pace.slowness |= {name: 1 / race.row(name).decode_speedup for name in race.methods}
         took = sum(answer.seconds for r in race.rounds for answer in r.answers.values())
-        said = sum(
+        planned = sum(
             self.pace.seconds(len(r.prompt_ids), 1, len(r.answers[BASELINE].tokens), race.methods[1:])
             for r in race.rounds
         )
-        self.pace.slack *= 1.1 * took / said
+        self.pace.slack *= 1.1 * took / planned
 
     def _fit(self, names: Sequence[str], budget: float) -> tuple[int, int] | None:
         want = len({question.task for question in self.questions})

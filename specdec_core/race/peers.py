@@ -5,7 +5,7 @@ Same weights, dtype, threads, prompts, stop ids and limit as ours; its own atten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from ..drafters import methods
+from ..model.loaded import LoadedModel
+from .rounds import Contestant
 
 PREFIX = "transformers:"
 
 
-def contestants(
-    model: Any, stop_ids: Collection[int], ours: Sequence[str] = (), weights_hash: Callable[[], str] | None = None
-) -> dict[str, TransformersPeer]:
+def contestants(loaded: LoadedModel, ours: Sequence[str] = ()) -> dict[str, TransformersPeer]:
     """The peer's methods by name.
 
     Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race (of
@@ -27,10 +27,8 @@ def contestants(
     the race, so is `AssistedPeer` with the first one's weights and number of tokens.
 
     Args:
-        model: a causal language model of transformers.
-        stop_ids: token ids that end an answer.
+        loaded: the model, and what ends its answers.
         ours: the methods of ours in the race.
-        weights_hash: gives the hash of the model's weights, for a distilled draft model.
     """
     same = next((name for name in ours if methods.parse(name)[0] == "prompt_lookup"), "prompt_lookup")
     settings = methods.settings(same)
@@ -39,25 +37,24 @@ def contestants(
         "max_matching_ngram_size": settings["max_n"],
     }
     found = {
-        PREFIX + "greedy": TransformersPeer(model, stop_ids),
-        PREFIX + "prompt_lookup": TransformersPeer(model, stop_ids, **lookup),
+        PREFIX + "greedy": TransformersPeer(loaded),
+        PREFIX + "prompt_lookup": TransformersPeer(loaded, **lookup),
     }
     if drafting := next((name for name in ours if methods.parse(name)[0] == "draft_model"), None):
-        found[PREFIX + "assisted"] = AssistedPeer(model, stop_ids, methods.settings(drafting), weights_hash)
+        found[PREFIX + "assisted"] = AssistedPeer(loaded, methods.settings(drafting))
     return found
 
 
-class TransformersPeer:
+class TransformersPeer(Contestant):
     """One way in which transformers' ``generate`` decodes greedily.
 
     Args:
-        model: a causal language model of transformers.
-        stop_ids: token ids that end an answer; none for an empty collection.
+        loaded: the model, and what ends its answers.
         settings: further fields of `transformers.GenerationConfig`.
     """
 
-    def __init__(self, model: Any, stop_ids: Collection[int], **settings: Any):
-        self.model, self.stop_ids, self.settings = model, sorted(stop_ids), settings
+    def __init__(self, loaded: LoadedModel, **settings: Any):
+        self.model, self.stop_ids, self.settings = loaded.model, sorted(loaded.stop_ids), settings
         self._calls = 0
 
     def more(self) -> dict[str, Any]:
@@ -106,17 +103,18 @@ class AssistedPeer(TransformersPeer):
     its projection, so a distilled one gets the target's whole head; embedding and head are the target's own matrices.
 
     Args:
+        loaded: the model.
         ours: settings of our method, as in `methods.settings`.
-        weights_hash: gives the hash of the model's weights, for a distilled draft model.
     """
 
-    def __init__(self, model: Any, stop_ids: Collection[int], ours: dict[str, Any],
-                 weights_hash: Callable[[], str] | None = None):  # fmt: skip
+    def __init__(self, loaded: LoadedModel, ours: dict[str, Any]):
         super().__init__(
-            model, stop_ids, num_assistant_tokens=ours["num_tokens"], num_assistant_tokens_schedule="constant",
+            loaded,
+            num_assistant_tokens=ours["num_tokens"],
+            num_assistant_tokens_schedule="constant",
             assistant_confidence_threshold=0.0,
-        )  # fmt: skip
-        self._ours, self._weights_hash = ours, weights_hash
+        )
+        self._ours, self._loaded = ours, loaded
 
     @cached_property
     def assistant(self) -> Any:
@@ -134,7 +132,7 @@ class AssistedPeer(TransformersPeer):
         if self._ours["model"]:
             assistant = models.load(self._ours["model"], dtype=head.dtype, device=head.device).model
         else:
-            tensors, _ = distilled.read(self._ours["weights"], self._weights_hash, len(head))
+            tensors, _ = distilled.read(self._ours["weights"], lambda: self._loaded.weights_hash, len(head))
             assistant = distilled.assemble(self.model.config, tensors, embedding, head)
         assistant.generation_config = GenerationConfig(**self.settings)
         return assistant

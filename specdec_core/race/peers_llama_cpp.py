@@ -30,6 +30,7 @@ from ..base.errors import ModelError
 from ..drafters import methods
 from ..model import fetch, manifest
 from . import gguf_files, llama_cpp_server
+from .rounds import Contestant
 
 PREFIX = "llama.cpp:"
 
@@ -105,7 +106,7 @@ def contestants(paths: Sequence[Path], context: int, ours: Sequence[str] = ()) -
     return found
 
 
-class LlamaCppPeer:
+class LlamaCppPeer(Contestant):
     """A GGUF file in llama.cpp's server, a process that starts with the first answer and ends with this object.
 
     Args:

@@ -7,45 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..core.trace import Trace
-from .results import DEFINITIONS, details, rows
-from .rounds import Race
+from ..core.trace import FIELDS
+from .results import DEFINITIONS, Race
+from .rounds import Answer, Round
 
-FORMAT = 1
-STEP = ("context_length", "tokens", "drafted", "parents", "scratch", "accepted", "tested", "microseconds")
-
-
-def compact(trace: Trace) -> dict[str, Any]:
-    """`Trace.to_json` in a fraction of the room: each step a list of the fields named by `STEP`.
-
-    ``tokens`` are the ones emitted, ``drafted`` those of the tree without its root, ``parents`` row numbers
-    (null for a chain), ``tested`` pairs of row and acceptance probability, ``microseconds`` by phase.
-
-    Example:
-        >>> compact(Trace("autoregressive", 5))
-        {'drafter': 'autoregressive', 'prompt_length': 5, 'prefill_seconds': 0.0, 'steps': []}
-    """
-    record = trace.to_json()
-    return {**record, "steps": [_step(step) for step in record["steps"]]}
-
-
-def _step(step: dict[str, Any]) -> list[Any]:
-    tokens, parents = step["tree"]["tokens"], step["tree"]["parents"]
-    is_chain = parents == list(range(-1, len(parents) - 1))
-    return [
-        step["context_length"],
-        step["tokens"],
-        tokens[1:],
-        None if is_chain else parents,
-        step["scratch"],
-        step["accepted"],
-        [[row, round(probability, 6)] for row, probability in step["tested"]],
-        [round(1e6 * seconds) for seconds in step["seconds"].values()],
-    ]
+FORMAT = 2
 
 
 def make(
@@ -69,8 +40,8 @@ def make(
         date: when the race began.
 
     Returns:
-        `rows` and `details` are described by `definitions`; `traces` holds every answer in the order in which
-        they ran, with the fields of a step named by `step_fields`.
+        `rows` are described by `definitions`; `traces` holds every answer in the order in which they ran, with the
+        fields of a step named by `step_fields`.
     """
     return {
         "format": FORMAT,
@@ -83,15 +54,13 @@ def make(
         "model": model,
         "settings": settings,
         "definitions": {**DEFINITIONS, "peak_memory_bytes": race.memory},
-        "rows": rows(race),
-        "details": details(race),
-        "step_fields": list(STEP),
-        "traces": [_answer(r, name) for r in race.rounds for name in r.answers],
+        "rows": [asdict(row) for row in race.rows],
+        "step_fields": list(FIELDS),
+        "traces": [_answer(r, name, answer) for r in race.rounds for name, answer in r.answers.items()],
     }
 
 
-def _answer(r, name: str) -> dict[str, Any]:
-    answer = r.answers[name]
+def _answer(r: Round, name: str, answer: Answer) -> dict[str, Any]:
     return {
         "question": r.question,
         "task": r.task,
@@ -103,12 +72,12 @@ def _answer(r, name: str) -> dict[str, Any]:
         "seconds": round(answer.seconds, 6),
         "calls": answer.calls,
         "peak_memory_bytes": answer.peak_memory_bytes,
-        "trace": json.loads(answer.trace) if answer.trace else None,
+        "trace": answer.trace.to_json() if answer.trace else None,
     }
 
 
 def to_text(record: dict[str, Any]) -> str:
-    """The record as JSON: indented, but one line an answer.
+    """The record as JSON: indented, but one line per answer.
 
     Example:
         >>> print(to_text({"format": 1, "traces": [{"turn": 0}, {"turn": 1}]}))

@@ -1,8 +1,33 @@
-"""What a race leaves behind: answers, rounds, the whole. Tables, figures and records are functions of it."""
+"""What a race measures: who answers, the answers, and rounds of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..core.trace import Trace
+
+
+class Contestant:
+    """Whatever answers a prompt.
+
+    Attributes:
+        settings: what the record of a race says of it.
+        trace: every step of the last answer; None for another engine, which cannot be looked into.
+    """
+
+    settings: dict[str, Any]
+    trace: Trace | None = None
+
+    def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
+        """The new tokens (a stop token included), and the target's forwards that gave them."""
+        raise NotImplementedError
+
+    def memory_bytes(self) -> int | None:
+        """What another process holds after an answer; None for a contestant in this one."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,20 +39,19 @@ class Answer:
         seconds: wall time of the whole answer, prefill included.
         calls: target forwards that gave tokens.
         peak_memory_bytes: as `PeakMemory` measured it.
-        prefill_seconds: within ``seconds``; None for a peer, which cannot be split.
-        phases: decode seconds by phase (`trace.PHASES`); empty for a peer.
-        depths: (accepted, tested) by depth, see `Trace.acceptance_by_depth`; empty for a peer.
-        trace: every step as JSON text, see `record.compact`; "" for a peer.
+        trace: every step; None for another engine, which cannot be looked into.
     """
 
     tokens: tuple[int, ...]
     seconds: float
     calls: int
     peak_memory_bytes: int
-    prefill_seconds: float | None = None
-    phases: dict[str, float] = field(default_factory=dict)
-    depths: tuple[tuple[int, int], ...] = ()
-    trace: str = ""
+    trace: Trace | None = None
+
+    @cached_property
+    def decode_seconds(self) -> float:
+        """Wall time of the steps, prefill left out; 0 for another engine."""
+        return self.trace.decode_seconds if self.trace else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +85,3 @@ class Divergence:
     expected: int | None
     got: int | None
     logit_gap: float
-
-
-@dataclass(eq=False)
-class Race:
-    """What was measured; ``complete`` is False if the race was interrupted, or, then ``late``, out of time."""
-
-    methods: tuple[str, ...]
-    rounds: list[Round] = field(default_factory=list)
-    divergences: list[Divergence] = field(default_factory=list)
-    greedy: bool = True
-    complete: bool = False
-    late: bool = False
-    memory: str = ""  # what peak_memory_bytes means
-
-    @property
-    def tasks(self) -> list[str]:
-        return list(dict.fromkeys(r.task for r in self.rounds))

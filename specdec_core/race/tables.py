@@ -1,11 +1,11 @@
-"""The table of a race, as Markdown and as plain text, from the rows of its record."""
+"""The table of a race, as Markdown and as plain text, from its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..core.trace import PHASES
+from .results import Row
 
 COLUMNS = (
     "task", "method", "tokens/call", "accepted at depth 1, 2, 3, 4", "ms/step", *PHASES,
@@ -14,9 +14,9 @@ COLUMNS = (
 SHOWN_DEPTHS = 4
 
 
-def cells(rows: Sequence[dict[str, Any]], details: Sequence[dict[str, Any]]) -> list[list[str]]:
+def cells(rows: Sequence[Row]) -> list[list[str]]:
     """The table's cells, row by row, in the order of `COLUMNS`; "-" stands for what cannot be measured."""
-    return [_cells(row, detail) for row, detail in zip(rows, details, strict=True)]
+    return [_cells(row) for row in rows]
 
 
 def markdown(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
@@ -56,40 +56,34 @@ def text(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> st
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
-def _cells(row: dict[str, Any], detail: dict[str, Any]) -> list[str]:
-    split = row["ms"]
-    phases = [f"{split[phase]:.2f}" for phase in PHASES] if split else ["-"] * len(PHASES)
+def _cells(row: Row) -> list[str]:
+    phases = [f"{row.ms[phase]:.2f}" for phase in PHASES] if row.ms else ["-"] * len(PHASES)
+    shares = [f"{accepted / tested:.2f}" for accepted, tested in (row.acceptance_by_depth or ())[:SHOWN_DEPTHS]]
     return [
-        row["task"],
-        row["method"],
-        f"{row['tokens_per_call']:.2f}",
-        _depths(detail["acceptance_by_depth"]),
-        f"{sum(split.values()):.1f}" if split else "-",
+        row.task,
+        row.method,
+        f"{row.tokens_per_call:.2f}",
+        " ".join(shares) or "-",
+        f"{sum(row.ms.values()):.1f}" if row.ms else "-",
         *phases,
-        f"{row['tokens_per_second']:.1f}",
-        f"{row['speedup']:.2f}",
-        f"{row['speedup_low']:.2f}-{row['speedup_high']:.2f}",
-        f"{row['peak_memory_bytes'] / 2**20:.0f}",
-        _identical(row, detail),
+        f"{row.tokens_per_second:.1f}",
+        f"{row.speedup:.2f}",
+        f"{row.speedup_low:.2f}-{row.speedup_high:.2f}",
+        f"{row.peak_memory_bytes / 2**20:.0f}",
+        _identical(row),
     ]
 
 
-def _depths(counts: Sequence[Sequence[int]]) -> str:
-    shares = [f"{accepted / tested:.2f}" for accepted, tested in counts[:SHOWN_DEPTHS]]
-    return " ".join(shares) or "-"
-
-
-def _identical(row: dict[str, Any], detail: dict[str, Any]) -> str:
-    if row["identical"] is None:
+def _identical(row: Row) -> str:
+    if row.identical is None:
         return "- (sampled)"
-    if row["identical"]:
+    if row.identical:
         return "yes"
-    found = row["divergences"]
-    differing = len({(d["question"], d["turn"]) for d in found})
-    first, widest = found[0], max(d["logit_gap"] for d in found)
-    said = f"{differing} of {detail['answers']} differ, first {first['question']} "
-    said += f"at token {first['position'] + 1}, logit gap {first['logit_gap']:.3g}"
-    return said if widest == first["logit_gap"] else f"{said} (widest {widest:.3g})"
+    first, widest = row.divergences[0], max(d.logit_gap for d in row.divergences)
+    differing = len({(d.question, d.turn) for d in row.divergences})
+    words = f"{differing} of {row.answers} differ, first {first.question} "
+    words += f"at token {first.position + 1}, logit gap {first.logit_gap:.3g}"
+    return words if widest == first.logit_gap else f"{words} (widest {widest:.3g})"
 
 
 def _left(columns: Sequence[str]) -> list[bool]:

@@ -17,8 +17,19 @@ from ..model.chat import encode
 from .questions import Question, WorkloadError, parse_questions, read_questions
 
 __all__ = [
-    "FURTHER", "TASKS", "Question", "Task", "Turn", "WorkloadError", "conversation", "encode", "own", "read_questions",
+    "FURTHER", "TASKS", "Prompt", "Question", "Task", "Turn", "WorkloadError", "conversation", "encode", "own",
+    "read_questions",
 ]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt of token ids; beside it there are `Question`s, whose turns are texts."""
+
+    id: str
+    task: str
+    ids: tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Task:

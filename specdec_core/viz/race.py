@@ -64,7 +64,7 @@ def caption(record: Mapping[str, Any]) -> str:
     """What it ran on and when, and how to read the figures, in two lines."""
     settings, commit = record["settings"], record["commit"]
     source = f", commit {commit['hash'][:10]}{' with changes' * commit['dirty']}" if commit else ""
-    versions, repeats = record["machine"]["versions"], record["details"][-1]["repeats"]
+    versions, repeats = record["machine"]["versions"], record["rows"][-1]["repeats"]
     asked = len(settings["questions"]["ids"])
     spread = f"median of {repeats} interleaved repeats, thin bars from the lowest to the highest"
     return (

@@ -7,11 +7,12 @@ and a rejected draft is struck through: each can be told apart without color.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from itertools import accumulate, groupby
 from typing import Any
 
-from ..core.trace import Trace
+from ..core.trace import Step, Trace
 from .fallback import show
 
 # kind: (what the legend says, element, style). The elements alone still mark where a page drops the styles.
@@ -39,56 +40,59 @@ _FRAME = "box-shadow:0 0 0 2px #E69F00"
 _SMALL = "font-family:sans-serif;font-size:12px;line-height:1.7;white-space:normal"
 
 
-def kinds(step: dict[str, Any]) -> list[str]:
-    """What became of each emitted token of a step of `Trace.to_json`.
+def kinds(step: Step) -> list[str]:
+    """What became of each emitted token of a step.
 
-    >>> chain = {"tokens": [7, 1, 2], "parents": [-1, 0, 1]}
-    >>> kinds({"tree": chain, "accepted": [1], "tokens": [1, 5], "scratch": []})
-    ['accepted', 'correction']
-    >>> kinds({"tree": chain, "accepted": [1, 2], "tokens": [1, 2, 5], "scratch": []})
-    ['accepted', 'accepted', 'bonus']
+    Example:
+        >>> import numpy as np
+        >>> from ..core.rng import Rng
+        >>> from ..core.rules import verify
+        >>> from ..core.tree import DraftTree
+        >>> tree = DraftTree.chain(7, [1, 2])
+        >>> for best in ([1, 5, 9], [1, 2, 5]):  # the target's best token after each row
+        ...     verdict = verify(np.array(best), tree, Rng(0))
+        ...     print(kinds(Step(1, tree, verdict, verdict, {})))
+        ['accepted', 'correction']
+        ['accepted', 'accepted', 'bonus']
     """
-    accepted = step["accepted"]
-    last = accepted[-1] if accepted else 0
-    candidates = set(range(1, len(step["tree"]["tokens"]))) - set(step["scratch"])
-    if not candidates:
+    if step.tree.candidate.sum() == 1:
         own = "plain"
     else:
-        own = "correction" if any(step["tree"]["parents"][i] == last for i in candidates) else "bonus"
-    return [*["accepted"] * len(accepted), own][: len(step["tokens"])]
+        own = "correction" if step.tree.children(step.verdict.path[-1]) else "bonus"
+    return [*["accepted"] * step.verdict.accepted, own][: len(step.tokens)]
 
 
 def pieces(tokens: list[int], tokenizer: Any) -> list[str]:
     """The text that each token adds; a character spread over several tokens belongs to the last of them.
 
-    >>> class Bytes:
-    ...     def decode(self, ids, skip_special_tokens=False):
-    ...         return bytes(ids).decode("utf-8", errors="replace")
-    >>> pieces([104, 195, 169], Bytes())
-    ['h', '', 'é']
+    Example:
+        >>> class Bytes:
+        ...     def decode(self, ids, skip_special_tokens=False):
+        ...         return bytes(ids).decode("utf-8", errors="replace")
+        >>> pieces([104, 195, 169], Bytes())
+        ['h', '', 'é']
     """
     texts = [tokenizer.decode(tokens[:n], skip_special_tokens=False) for n in range(1, len(tokens) + 1)]
     shown = list(accumulate((text.rstrip("\ufffd") for text in texts), lambda old, new: max(old, new, key=len)))
     return [new[len(old) :] for old, new in zip(["", *shown], shown, strict=False)]
 
 
-def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None = None) -> str:
+def replay_html(trace: Trace, tokenizer: Any, step: int | None = None) -> str:
     """The answer with every token marked by what became of it.
 
     Args:
-        trace: a `Trace`, or what its `to_json` gave.
+        trace: of the run.
         tokenizer: anything with ``decode(ids, skip_special_tokens=...)``.
         step: show the run up to this step, 1 ... number of steps, and that step's draft; None for all of it.
 
     Raises:
         ValueError: for a step that the run does not have.
     """
-    record = trace.to_json() if isinstance(trace, Trace) else trace
-    steps = record["steps"]
+    steps = trace.steps
     if step is not None and not 1 <= step <= len(steps):
         raise ValueError(f"the run has steps 1 ... {len(steps)}; got {step}")
     shown = steps if step is None else steps[:step]
-    texts = iter(pieces([token for one in shown for token in one["tokens"]], tokenizer))
+    texts = iter(pieces([token for one in shown for token in one.tokens], tokenizer))
     marks, parts = [kinds(one) for one in shown], []
     for number, marked in enumerate(marks, start=1):
         spans = [(kind, "".join(next(texts) for _ in run)) for kind, run in groupby(marked)]
@@ -96,9 +100,9 @@ def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None 
         parts.append(f'<span style="{_FRAME}">{text}</span>' if number == step else text)
     used = {kind for marked in marks for kind in marked}
     if step is None:
-        head, draft = _summary(record, len(steps)), ""
+        head, draft = _summary(trace, len(steps)), ""
     else:
-        head, (draft, looks) = _summary(record, step), _draft(steps[step - 1], tokenizer)
+        head, (draft, looks) = _summary(trace, step), _draft(steps[step - 1], tokenizer)
         used |= looks
     legend = " &nbsp; ".join(_span(what, kind) for kind, (what, *_) in LOOKS.items() if kind in used)
     if step is not None:
@@ -107,7 +111,7 @@ def replay_html(trace: Trace | dict[str, Any], tokenizer: Any, step: int | None 
     return f'<div><div style="{_SMALL}">{head}</div>{draft}{answer}<div style="{_SMALL}">{legend}</div></div>'
 
 
-def replay(trace: Trace | dict[str, Any], tokenizer: Any) -> None:
+def replay(trace: Trace, tokenizer: Any) -> None:
     """Show a slider over the steps of a run; without a kernel, the whole run marked.
 
     Raises:
@@ -115,8 +119,7 @@ def replay(trace: Trace | dict[str, Any], tokenizer: Any) -> None:
     """
     import ipywidgets as widgets
 
-    record = trace.to_json() if isinstance(trace, Trace) else trace
-    count = len(record["steps"])
+    count = len(trace.steps)
     if not count:
         raise ValueError("there is nothing to replay: the run has no steps")
     slider = widgets.IntSlider(
@@ -125,10 +128,10 @@ def replay(trace: Trace | dict[str, Any], tokenizer: Any) -> None:
     )  # fmt: skip
     play = widgets.Play(value=slider.value, min=1, max=count, interval=500)
     widgets.jslink((play, "value"), (slider, "value"))
-    page = widgets.HTML(replay_html(record, tokenizer, slider.value))
-    slider.observe(lambda change: setattr(page, "value", replay_html(record, tokenizer, change["new"])), "value")
-    static = replay_html(record, tokenizer)
-    show(widgets.VBox([widgets.HBox([play, slider]), page]), static, f"Replay of {count} steps of {record['drafter']}")
+    page = widgets.HTML(replay_html(trace, tokenizer, slider.value))
+    slider.observe(lambda change: setattr(page, "value", replay_html(trace, tokenizer, change["new"])), "value")
+    static = replay_html(trace, tokenizer)
+    show(widgets.VBox([widgets.HBox([play, slider]), page]), static, f"Replay of {count} steps of {trace.drafter}")
 
 
 def _span(text: str, kind: str) -> str:
@@ -141,30 +144,28 @@ def _span(text: str, kind: str) -> str:
     return f'<{element} title="{kind}" style="{style}">{shown}</{element}>'
 
 
-def _beyond(step: dict[str, Any]) -> int:
+def _beyond(step: Step) -> int:
     """Accepted tokens that a stop token or the length limit has cut off."""
-    return max(len(step["accepted"]) - len(step["tokens"]), 0)
+    return max(step.verdict.accepted - len(step.tokens), 0)
 
 
-def _summary(record: dict[str, Any], count: int) -> str:
-    steps = record["steps"][:count]
-    tokens = sum(len(one["tokens"]) for one in steps)
-    beyond = sum(map(_beyond, steps))
-    accepted = sum(len(one["accepted"]) for one in steps) - beyond
+def _summary(trace: Trace, count: int) -> str:
+    part = replace(trace, steps=trace.steps[:count])
+    beyond = sum(map(_beyond, part.steps))
     note = f" ({beyond} more accepted beyond the end of the answer)" if beyond else ""
-    seconds = sum(sum(one["seconds"].values()) for one in steps)
     return (
-        f"<b>{escape(record['drafter'])}</b>: {count} target calls, {tokens} tokens, {accepted} of them drafted{note}; "
-        f"{tokens / count:.2f} tokens a call; {seconds:.2f} s of decoding. "
+        f"<b>{escape(part.drafter)}</b>: {count} target calls, {part.emitted} tokens, "
+        f"{part.accepted - beyond} of them drafted{note}; "
+        f"{part.tokens_per_call:.2f} tokens per call; {part.decode_seconds:.2f} s of decoding. "
         f"Autoregression would have written {count} token{'s' * (count != 1)} in as many calls."
     )
 
 
-def _draft(step: dict[str, Any], tokenizer: Any) -> tuple[str, set[str]]:
+def _draft(step: Step, tokenizer: Any) -> tuple[str, set[str]]:
     """What this step drafted, a tree in the order of its rows, each node marked; and the kinds of mark used."""
-    tokens = step["tree"]["tokens"]
-    tested, accepted = {node for node, _ in step["tested"]}, set(step["accepted"])
-    rows = [i for i in range(1, len(tokens)) if i not in set(step["scratch"])]
+    tokens = step.tree.tokens.tolist()
+    tested, accepted = {trial.node for trial in step.verdict.trials}, set(step.verdict.path[1:])
+    rows = [i for i in range(1, len(tokens)) if step.tree.candidate[i]]
     if not rows:
         return f'<div style="{_SMALL}">This step had no draft.</div>', set()
     look = ["accepted" if i in accepted else "rejected" if i in tested else "untested" for i in rows]

@@ -7,28 +7,27 @@ numbers that made a choice look too good for having been chosen.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from ..base.errors import SpecdecError
-from ..core.contract import LanguageModel
 from ..core.engine import generate
 from ..core.sampling import Sampling
-from ..core.stopping import Stop
-from ..core.trace import Trace
+from ..core.trace import Steps, Trace
 from ..drafters import REGISTRY, methods
 from ..drafters.methods import BASELINE
 from ..measure.context import context_for
 from ..measure.costs import Costs
-from . import bench, gains, results
+from ..model.lm import CachedLM
+from . import gains
+from .bench import check_room, room
+from .comparison import compare
 from .halving import SHARES, SHORTEST, Pace, Pass, Search, described, in_turns
-from .rounds import Race
-from .workloads import Question, encode
+from .results import Row
+from .workloads import Question
 
 INTERRUPTED = "it was interrupted"
 
@@ -42,27 +41,26 @@ class Entry:
     """One method with its settings, by the pass that has most answers of it.
 
     Attributes:
-        method: its name, settings included.
         stage: the pass, from 1.
+        row: its figures over all tasks.
         gain: measured, over all tasks.
         by_task: task -> gain; one question's spread where it was asked once.
-        decode: the median speedup without prefill.
-        tokens_per_call: the bonus token included.
-        identical: whether every answer had the baseline's tokens; None when sampling.
         steps: counted.
         prediction: from these counts and t(q); None if the method never drafted, or a step had more rows than
             t(q) was measured for.
     """
 
-    method: str
     stage: int
+    row: Row
     gain: gains.Gain
     by_task: dict[str, gains.Gain]
-    decode: float
-    tokens_per_call: float
-    identical: bool | None
-    steps: gains.Steps
+    steps: Steps
     prediction: gains.Prediction | None
+
+    @property
+    def method(self) -> str:
+        """Its name, settings included."""
+        return self.row.method
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,7 @@ class Advice:
 
 
 def recommend(
-    lm: LanguageModel,
-    tokenizer: Any,
+    lm: CachedLM,
     questions: Sequence[Question],
     costs: Costs,
     *,
@@ -102,9 +99,6 @@ def recommend(
     max_new_tokens: int = 64,
     sampling: Sampling | None = None,
     seed: int = 0,
-    stop_ids: Collection[int] = (),
-    device: torch.device | str = "cpu",
-    weights_hash: Callable[[], str] | None = None,
     progress: bool = True,
     clock: Callable[[], float] = perf_counter,
 ) -> Advice:
@@ -114,14 +108,14 @@ def recommend(
     out slower than it was: a pass may take twice its share of the time, the last one all that is left.
 
     Args:
-        lm, tokenizer: the target.
+        lm: the target, made of a loaded model, whose stop tokens end the answers.
         questions: see `workloads`.
         costs: t(q) of the target here.
         seconds: to spend. A pass is sized by the time that earlier answers took; one round of answers may run over,
             and the search for divergences comes on top.
         names: methods to try; by default all that can be built without further files.
         max_new_tokens: of an answer; fewer where time allows fewer questions than there are tasks.
-        sampling, seed, stop_ids, device, weights_hash: as for `bench.race`.
+        sampling, seed: as for `compare`.
         progress: say on stderr what runs.
         clock: seconds.
 
@@ -132,12 +126,12 @@ def recommend(
         KeyboardInterrupt: before anything was measured.
     """
     begun = clock()
-    options = {"sampling": sampling or Sampling(), "seed": seed}
-    sizes = _sizes(questions, tokenizer, lm.max_length, max_new_tokens)
-    prompt, stop = encode(questions[0].turns[0], tokenizer), Stop(stop_ids)
-    context = context_for(lm, options["sampling"], costs, tokenizer, weights_hash)
-    usable, left_out = _runnable(names, context, prompt, stop=stop, **options)
-    runs = [generate(lm, prompt, max_new_tokens=n, stop=stop, **options).trace for n in (1, SHORTEST)]
+    sampling = sampling or Sampling()
+    options = {"sampling": sampling, "seed": seed, "stop": lm.loaded.stop}
+    sizes = _sizes(questions, lm, max_new_tokens)
+    prompt = lm.loaded.encode(questions[0].turns[0])
+    usable, left_out = _runnable(names, context_for(lm, sampling, costs), prompt, options)
+    runs = [generate(lm, prompt, max_new_tokens=n, **options).trace for n in (1, SHORTEST)]
     search, stopped = Search(in_turns(questions), sizes, max_new_tokens, costs, _pace(runs)), ""
     try:
         for stage in range(1, len(SHARES) + 1):
@@ -156,17 +150,13 @@ def recommend(
             if progress:
                 words = described(len(contestants), len(chosen), tokens, repeats)
                 print(f"pass {stage} of {len(SHARES)}: {words}", file=sys.stderr)
-            race = bench.race(
+            race = compare(
                 lm,
-                tokenizer,
                 chosen,
                 contestants,
                 max_new_tokens=tokens,
                 repeats=repeats,
-                stop_ids=stop_ids,
-                device=device,
                 costs=costs,
-                weights_hash=weights_hash,
                 seconds=min(1.0, 2 * SHARES[stage - 1]) * left,
                 clock=clock,
                 progress=progress,
@@ -208,27 +198,20 @@ def verdict(entries: Sequence[Entry]) -> str:
 
 
 def _entry(done: Pass, name: str, costs: Costs) -> Entry:
-    race = done.race
-    both = zip(results.rows(race), results.details(race), strict=True)
-    row, detail = next(pair for pair in both if (pair[0]["method"], pair[0]["task"]) == (name, results.ALL))
-    steps, plain = gains.steps(race.rounds, name), gains.steps(race.rounds, BASELINE)
+    race, steps = done.race, done.race.steps(name)
     known = steps.hits and max(*steps.hit_rows, *steps.miss_rows, 0) <= costs.widths[-1]
-    parts = {task: [r for r in race.rounds if r.task == task] for task in race.tasks}
     return Entry(
-        method=name,
         stage=done.stage,
+        row=race.row(name),
         gain=gains.measure(race, name),
-        by_task={task: gains.measure(Race(race.methods, rounds), name) for task, rounds in parts.items()},
-        decode=detail["decode_speedup"],
-        tokens_per_call=row["tokens_per_call"],
-        identical=row["identical"],
+        by_task={task: gains.measure(race, name, task) for task in race.tasks},
         steps=steps,
-        prediction=gains.predict(steps, plain, costs.t) if known else None,
+        prediction=gains.predict(steps, race.steps(BASELINE), costs.t) if known else None,
     )
 
 
 def _runnable(
-    names: Sequence[str] | None, context: methods.Context, prompt: list[int], **options: Any
+    names: Sequence[str] | None, context: methods.Context, prompt: list[int], options: dict[str, Any]
 ) -> tuple[list[str], dict[str, str]]:
     """The methods that give a few tokens here, and why the others do not."""
     good, bad = [], {}
@@ -239,9 +222,7 @@ def _runnable(
         except Exception as error:  # whatever is wrong with one method, the others can still be raced
             bad[name] = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if not good:
-        reasons = (
-            "; ".join(f"{name}: {why}" for name, why in bad.items()) or "none but the baseline was given"
-        )
+        reasons = "; ".join(f"{name}: {why}" for name, why in bad.items()) or "none but the baseline was given"
         raise RecommendError(f"no method can be raced here ({reasons}); choose others with --methods.")
     return good, bad
 
@@ -252,18 +233,9 @@ def _pace(runs: Sequence[Trace]) -> Pace:
     return Pace(prefill, median(sum(step.seconds.values()) for trace in runs for step in trace.steps))
 
 
-def _sizes(
-    questions: Sequence[Question], tokenizer: Any, most: int, tokens: int
-) -> dict[str, tuple[int, int]]:
+def _sizes(questions: Sequence[Question], lm: CachedLM, max_new_tokens: int) -> dict[str, tuple[int, int]]:
     """id -> (tokens of all turns, number of turns)."""
     if not questions:
         raise RecommendError("there is no question to answer; give at least one.")
-    sizes = {}
-    for q in questions:
-        sizes[q.id] = len(encode(q.turns, tokenizer, answers=[""] * (len(q.turns) - 1))), len(q.turns)
-    if bad := [name for name, (length, turns) in sizes.items() if length + turns * tokens > most]:
-        raise RecommendError(
-            f"with answers of {tokens} tokens these questions may not fit the model's context of {most} "
-            f"tokens: {', '.join(bad)}. Lower --max-new-tokens, or leave them out."
-        )
-    return sizes
+    check_room(questions, lm, max_new_tokens)
+    return {q.id: (room(q, lm.loaded.tokenizer, 0), len(q.turns)) for q in questions}
