@@ -103,7 +103,7 @@ def _leave(arguments: argparse.Namespace, advice: Any, caption: str, record: dic
     from ..base.files import write
     from ..drafters.methods import BASELINE
     from ..race import tables
-    from ..race.advice import ADVICE_COLUMNS, LEGEND, paragraph, advice_rows
+    from ..race.advice import ADVICE_COLUMNS, LEGEND, advice_rows, paragraph
     from ..race.record import home_hidden
 
     text, table = paragraph(advice), advice_rows(advice)

@@ -15,7 +15,7 @@ __getattr__, __dir__ = face(
         ".sampling": ["Sampling", "argmax", "softmax"],
         ".stopping": ["Stop"],
         ".toy": ["TableLM"],
-        ".trace": ["PHASES", "Step", "Trace"],
+        ".trace": ["FIELDS", "PHASES", "Step", "Steps", "Trace"],
         ".tree": ["DraftTree"],
         ".typical": ["Typical", "distance", "generation_law", "threshold"],
     },

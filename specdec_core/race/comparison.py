@@ -109,7 +109,7 @@ def compare(
     if rivals and not sampling.greedy:
         raise BenchError("another engine is raced in greedy decoding only; leave the temperature at 0.")
     check_room(questions, lm, max_new_tokens)
-    options = {"sampling": sampling, "seed": seed, "stop": stop or (loaded.stop if loaded else Stop())}
+    options = {"sampling": sampling, "seed": seed, "stop": stop or Stop(loaded.stop_ids if loaded else ())}
     device = lm.execution.device if isinstance(lm, CachedLM) else torch.device("cpu")
 
     def ours() -> dict[str, Ours]:

@@ -16,6 +16,7 @@ from typing import Any
 from ..base.errors import SpecdecError
 from ..core.engine import generate
 from ..core.sampling import Sampling
+from ..core.stopping import Stop
 from ..core.trace import Steps, Trace
 from ..drafters import REGISTRY, methods
 from ..drafters.methods import BASELINE
@@ -127,7 +128,7 @@ def recommend(
     """
     begun = clock()
     sampling = sampling or Sampling()
-    options = {"sampling": sampling, "seed": seed, "stop": lm.loaded.stop}
+    options = {"sampling": sampling, "seed": seed, "stop": Stop(lm.loaded.stop_ids)}
     sizes = _sizes(questions, lm, max_new_tokens)
     prompt = lm.loaded.encode(questions[0].turns[0])
     usable, left_out = _runnable(names, context_for(lm, sampling, costs), prompt, options)
