@@ -61,10 +61,11 @@ def problems(source: Path, root: Path) -> list[str]:
 def local_paths(text: str, root: Path) -> list[str]:
     """Absolute paths in a text, images in it not counted.
 
-    >>> local_paths("see figures/00-race.svg, https://example.org/usr/x", Path("."))
-    []
-    >>> local_paths("File /home/ada/x.py, line 3", Path("."))
-    ['/home/ada/x.py,']
+    Example:
+        >>> local_paths("see figures/00-race.svg, https://example.org/usr/x", Path("."))
+        []
+        >>> local_paths("File /home/ada/x.py, line 3", Path("."))
+        ['/home/ada/x.py,']
     """
     text = _DATA_URI.sub("", text)
     found = _PATH.findall(text)

@@ -43,8 +43,9 @@ def chapters(root: Path, wanted: Sequence[str] = ()) -> list[Path]:
 def number(source: Path) -> str:
     """What a chapter is called.
 
-    >>> number(Path("chapters/00_start_here.py"))
-    '00'
+    Example:
+        >>> number(Path("chapters/00_start_here.py"))
+        '00'
     """
     return source.stem.partition("_")[0]
 

@@ -74,11 +74,12 @@ def mathml(formula: str, display: str = "inline") -> str:
     Raises:
         BookError: for a command that is left over.
 
-    >>> mathml("a^2").startswith('<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
-    True
-    >>> mathml(r"\nosuch")
-    Traceback (most recent call last):
-    specdec_core.book.contents.BookError: the formula '\\nosuch' has \nosuch, which no static page can show.
+    Example:
+        >>> mathml("a^2").startswith('<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
+        True
+        >>> mathml(r"\nosuch")
+        Traceback (most recent call last):
+        specdec_core.book.contents.BookError: the formula '\\nosuch' has \nosuch, which no static page can show.
     """
     from latex2mathml.converter import convert
 

@@ -30,11 +30,12 @@ def check(question: str, function: Callable[..., Any]) -> None:
     Raises:
         CheckFailed: with what is wrong, and where it can be told, why.
 
-    >>> check("01.1", lambda p_x, q_x: min(1.0, p_x / q_x))
-    01.1 The accept rule: right. 1 point.
-    >>> check("01.1", lambda p_x, q_x: p_x / q_x)
-    Traceback (most recent call last):
-    specdec_core.classroom.client.CheckFailed: 01.1 The accept rule: this is p(x)/q(x), which exceeds 1 \
+    Example:
+        >>> check("01.1", lambda p_x, q_x: min(1.0, p_x / q_x))
+        01.1 The accept rule: right. 1 point.
+        >>> check("01.1", lambda p_x, q_x: p_x / q_x)
+        Traceback (most recent call last):
+        specdec_core.classroom.client.CheckFailed: 01.1 The accept rule: this is p(x)/q(x), which exceeds 1 \
 where the target likes x better than the draft does; a probability stops at 1.
     """
     if PLACE in os.environ:

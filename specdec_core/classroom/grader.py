@@ -210,8 +210,9 @@ def _mark(result: Result, message: dict[str, Any]) -> None:
 def plain(text: str) -> str:
     """What a submission may say about itself: printable, and not at any length.
 
-    >>> plain("a\\x1b[2Jb\\ud800")
-    'a?[2Jb?'
+    Example:
+        >>> plain("a\\x1b[2Jb\\ud800")
+        'a?[2Jb?'
     """
     text = text[:600].encode("utf-8", "replace").decode("utf-8")
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)

@@ -36,13 +36,14 @@ class Exact(dict):
 def read(value: Any, like: Any) -> Any:
     """``value`` in the form of ``like``.
 
-    >>> read((1.0, 2), [0])
-    [1, 2]
-    >>> read([0.25, 0.75], np.zeros(2))
-    array([0.25, 0.75])
-    >>> read("yes", 1.0)
-    Traceback (most recent call last):
-    specdec_core.classroom.reading.Misread: got the text 'yes'
+    Example:
+        >>> read((1.0, 2), [0])
+        [1, 2]
+        >>> read([0.25, 0.75], np.zeros(2))
+        array([0.25, 0.75])
+        >>> read("yes", 1.0)
+        Traceback (most recent call last):
+        specdec_core.classroom.reading.Misread: got the text 'yes'
     """
     if isinstance(value, Other):
         raise Misread(f"got an object of type {value.name}")
@@ -130,8 +131,9 @@ def _sequence(value: Any, like: Any) -> Any:
 def same(a: Any, b: Any) -> bool:
     """Equal up to the rounding of the coarser of the two; nan equals nan, which lets a slip be recognized.
 
-    >>> same([1, 2], [1, 2]), same(0.3, 0.1 + 0.2), same(0.3, 0.31)
-    (True, True, False)
+    Example:
+        >>> same([1, 2], [1, 2]), same(0.3, 0.1 + 0.2), same(0.3, 0.31)
+        (True, True, False)
     """
     if isinstance(a, Exact) or isinstance(b, Exact):
         return (
@@ -163,8 +165,9 @@ def same(a: Any, b: Any) -> bool:
 def describe(value: Any) -> str:
     """What kind of thing a value is, in words.
 
-    >>> describe([1, 2]), describe("yes"), describe(np.zeros(3))
-    ('a list of 2', "the text 'yes'", 'an array of shape (3,)')
+    Example:
+        >>> describe([1, 2]), describe("yes"), describe(np.zeros(3))
+        ('a list of 2', "the text 'yes'", 'an array of shape (3,)')
     """
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"

@@ -24,8 +24,9 @@ _COLORS = {"right": "#0072b2", "wrong": "#d55e00"}
 def line(result: Result) -> str:
     """One result, for the terminal.
 
-    >>> line(Result("a.ipynb", exercise="ex01", points=3, of=12))
-    'a.ipynb: 3 of 12'
+    Example:
+        >>> line(Result("a.ipynb", exercise="ex01", points=3, of=12))
+        'a.ipynb: 3 of 12'
     """
     notes = f" ({'; '.join(result.notes)})" if result.notes else ""
     return f"{result.file}: {_outcome(result)}{notes}"
@@ -51,9 +52,10 @@ def as_json(results: Sequence[Result], about: dict[str, Any]) -> str:
 def as_csv(results: Sequence[Result]) -> str:
     """A row for each file: name, outcome, points, and the points of each question.
 
-    >>> print(as_csv([Result("=a.ipynb", exercise="ex01", points=1, of=2)]).strip())
-    file,exercise,outcome,points,of,percent,notes
-    '=a.ipynb,ex01,graded,1,2,50.0,
+    Example:
+        >>> print(as_csv([Result("=a.ipynb", exercise="ex01", points=1, of=2)]).strip())
+        file,exercise,outcome,points,of,percent,notes
+        '=a.ipynb,ex01,graded,1,2,50.0,
     """
     questions = sorted({question for result in results for question in result.questions})
     out = io.StringIO()

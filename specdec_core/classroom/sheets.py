@@ -52,8 +52,9 @@ def described(question: str) -> dict[str, Any]:
     Raises:
         SpecdecError: for one that there is not.
 
-    >>> described("01.1")["title"]
-    'The accept rule'
+    Example:
+        >>> described("01.1")["title"]
+        'The accept rule'
     """
     for sheet in sheets().values():
         if question in sheet["questions"]:
@@ -152,9 +153,10 @@ def _header(text: str, name: str, source: Path) -> tuple[dict[str, Any], str]:
 def stub(text: str, name: str, title: str, source: Path) -> str:
     """An answer with its solution taken out.
 
-    >>> print(stub('def f(x):\\n    # BEGIN SOLUTION\\n    return x\\n    # END SOLUTION', "01.1", "T", Path("x")))
-    def f(x):
-        raise NotImplementedError("01.1 T: not answered yet")
+    Example:
+        >>> print(stub('def f(x):\\n    # BEGIN SOLUTION\\n    return x\\n    # END SOLUTION', "01.1", "T", Path("x")))
+        def f(x):
+            raise NotImplementedError("01.1 T: not answered yet")
     """
     lines, out, region = text.splitlines(), [], None
     for line in lines:

@@ -36,10 +36,11 @@ class Handle:
 def encode(value: Any, depth: int = 0) -> Any:
     """A value as JSON data.
 
-    >>> decode(encode({"a": (1, np.array([0.5, 0.5]))}))
-    {'a': (1, array([0.5, 0.5]))}
-    >>> decode(encode(object())).name
-    'object'
+    Example:
+        >>> decode(encode({"a": (1, np.array([0.5, 0.5]))}))
+        {'a': (1, array([0.5, 0.5]))}
+        >>> decode(encode(object())).name
+        'object'
     """
     kind = type(value)
     if value is None or kind in (bool, int, str):

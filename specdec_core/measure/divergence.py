@@ -23,7 +23,7 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
 
 
 def agreement(lm: LanguageModel, pairs: Sequence[tuple[Sequence[int], list[int], list[int]]]) -> str:
-    """In words: how many answers are ordinary decoding's, and how near the call was where the others part.
+    """In words: how many answers are ordinary decoding's, and how near the two best logits were where the others diverge.
 
     Args:
         pairs: (prompt, ordinary answer, other answer), all token ids.
@@ -32,16 +32,16 @@ def agreement(lm: LanguageModel, pairs: Sequence[tuple[Sequence[int], list[int],
         >>> from specdec_core.core.toy import TableLM
         >>> print(agreement(TableLM([[0.0, 3.0, 1.0]] * 3), [([0], [1, 1], [1, 1]), ([0], [1, 1], [1, 2])]))
         1 of 2 answers are those of ordinary decoding, token for token.
-        Where the others part, the two best logits are at most 2 apart, and rounding decides (chapter 12).
+        Where the others diverge, the two best logits are at most 2 apart, and rounding decides (chapter 12).
     """
     apart = {(*prompt, *right[: first_difference(right, other)]) for prompt, right, other in pairs if right != other}
-    said = f"{sum(right == other for _, right, other in pairs)} of {len(pairs)} answers are those of ordinary decoding"
-    said += ", token for token."
+    same = sum(right == other for _, right, other in pairs)
+    words = f"{same} of {len(pairs)} answers are those of ordinary decoding, token for token."
     if apart:
         gap = max(logit_gap(lm, text) for text in apart)
         near = "tied exactly" if gap == 0 else f"at most {gap:.2g} apart"
-        said += f"\nWhere the others part, the two best logits are {near}, and rounding decides (chapter 12)."
-    return said
+        words += f"\nWhere the others diverge, the two best logits are {near}, and rounding decides (chapter 12)."
+    return words
 
 
 def logit_gap(lm: LanguageModel, context: Sequence[int]) -> float:
@@ -60,12 +60,12 @@ def logit_gap(lm: LanguageModel, context: Sequence[int]) -> float:
 def reread(lm: LanguageModel, prompt: Sequence[int], answer: Sequence[int], width: int) -> torch.Tensor:
     """The rows of logits behind an answer that is known, from forwards over ``width`` tokens of it at a time.
 
-    ``width`` 1 is autoregressive decoding; a larger one is a run whose drafts are all right. Were there no rounding,
-    the rows would be the same.
+    ``width`` 1 is autoregressive decoding; a larger one is a run whose drafts are all right. Without rounding the rows
+    would be the same.
 
     Args:
         prompt: at least one token.
-        answer: the tokens that follow; row i is the law of token i of the answer.
+        answer: the tokens that follow; row i is behind the distribution of token i of the answer.
         width: rows of a forward, at least 1; the last forward may have fewer.
 
     Returns:

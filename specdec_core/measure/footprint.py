@@ -60,13 +60,13 @@ def measure_memory(
     """In a new process: load, pack and release the model's own matrices, answer ``prompt`` with prompt lookup.
 
     Raises:
-        SpecdecError: with what the process said, if it failed.
+        SpecdecError: with the last line of the process's errors, if it failed.
     """
     asked = json.dumps([prompt, name, dtype, execution, tokens])
     ran = subprocess.run([sys.executable, "-m", __name__, asked], capture_output=True, text=True)
     if ran.returncode:
-        said = (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1]
-        raise SpecdecError(f"measuring the memory of {name!r} failed: {said}")
+        error = (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1]
+        raise SpecdecError(f"measuring the memory of {name!r} failed: {error}")
     return Memory(**json.loads(ran.stdout.splitlines()[-1]))
 
 
@@ -95,11 +95,9 @@ def _measure_here(prompt: str, name: str, dtype: str, execution: str, tokens: in
     lm, pack_seconds, packing = stage(lambda: CachedLM(loaded.model, execution=execution, release=True))
     ids = loaded.encode(prompt)
     _, _, generating = stage(lambda: generate(lm, ids, PromptLookup(), max_new_tokens=tokens))
-    return Memory(
-        dtype=str(loaded.dtype).removeprefix("torch."), execution=lm.execution.name,
-        weights=loaded.parameters * loaded.dtype.itemsize, cache=lm.cache_bytes(), baseline=baseline,
-        loading=loading, packing=packing, generating=generating, load_seconds=load_seconds, pack_seconds=pack_seconds,
-    )  # fmt: skip
+    run_as = str(loaded.dtype).removeprefix("torch."), lm.execution.name
+    held = loaded.parameters * loaded.dtype.itemsize, lm.cache_bytes()  # weights, cache
+    return Memory(*run_as, *held, baseline, loading, packing, generating, load_seconds, pack_seconds)
 
 
 def _warm_up(dtype: str, execution: str) -> None:
@@ -118,7 +116,7 @@ def _warm_up(dtype: str, execution: str) -> None:
 
 
 def table(measured: Sequence[Memory]) -> str:
-    """One column a measurement.
+    """One column per measurement.
 
     Example:
         >>> sizes = [size << 20 for size in (200, 10, 300, 210, 250, 273)]

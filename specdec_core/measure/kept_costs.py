@@ -13,7 +13,7 @@ from .costs import Costs
 
 
 def place(loaded: Any, lm: Any) -> Path:
-    """Where costs are kept: one file a model, dtype, device, number of threads, execution and numerics.
+    """Where costs are kept: one file for each model, dtype, device, number of threads, execution and numerics.
 
     Args:
         loaded: a `models.LoadedModel`.
@@ -67,7 +67,7 @@ def kept(loaded: Any, lm: Any) -> Costs:
 
 
 def kept_or_none(loaded: Any, lm: Any) -> Costs | None:
-    """As `kept`, for who can do without: None where there are none that can be read."""
+    """As `kept`, but None where nothing was kept or it cannot be read."""
     try:
         return kept(loaded, lm)
     except SpecdecError:

@@ -20,8 +20,8 @@ class Limits:
     """What the machine can do.
 
     Attributes:
-        bandwidth: bytes read from memory a second.
-        flops: floating-point operations a second in a matrix product, a multiply-add being two.
+        bandwidth: bytes read from memory per second.
+        flops: floating-point operations per second in a matrix product, a multiply-add being two.
     """
 
     bandwidth: float

@@ -88,10 +88,10 @@ def commit() -> dict[str, Any] | None:
     somebody else's checkout, whose commit would say nothing about this package.
     """
     folder = Path(__file__).resolve().parents[1]
-    if _said(["git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py"]) is None:
+    if _printed(["git", "-C", str(folder), "ls-files", "--error-unmatch", "__init__.py"]) is None:
         return None
-    head = _said(["git", "-C", str(folder), "rev-parse", "HEAD"])
-    changed = _said(["git", "-C", str(folder), "status", "--porcelain", "--", "."])
+    head = _printed(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    changed = _printed(["git", "-C", str(folder), "status", "--porcelain", "--", "."])
     return {"hash": head, "dirty": bool(changed)} if head else None
 
 
@@ -154,9 +154,9 @@ def _peak_resident() -> int:
 def _cpu() -> dict[str, Any]:
     name, flags = platform.processor(), set()
     if platform.system() == "Darwin":
-        name = _said(["sysctl", "-n", "machdep.cpu.brand_string"]) or name
+        name = _printed(["sysctl", "-n", "machdep.cpu.brand_string"]) or name
         flags = {"asimd"} if platform.machine() == "arm64" else set()
-        if _said(["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]) == "1":
+        if _printed(["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]) == "1":
             flags.add("bf16")
     elif os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -175,7 +175,7 @@ def _gpu(device: torch.device) -> dict[str, Any] | None:
     return None
 
 
-def _said(command: list[str]) -> str | None:
+def _printed(command: list[str]) -> str | None:
     """The first line that a command printed; None where it failed or is not installed."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=10)

@@ -53,8 +53,9 @@ class Work:
     def limit(self, limits: Limits) -> float:
         """The least seconds it can take.
 
-        >>> Work(bytes=40e9, flops=1e9).limit(Limits(bandwidth=20e9, flops=100e9))
-        2.0
+        Example:
+            >>> Work(bytes=40e9, flops=1e9).limit(Limits(bandwidth=20e9, flops=100e9))
+            2.0
         """
         return roofline(1, self.bytes, self.flops / 2, limits.bandwidth, limits.flops)
 
@@ -67,12 +68,12 @@ class Profile:
         drafter: its name.
         steps: how many steps of this kind the run had.
         rows: their mean number of rows, padding not counted.
-        phases: seconds a step by phase: those of `trace.PHASES` and `LOOP`.
-        parts: seconds a forward by part, `PARTS`; they add up to ``phases["forward"]``. Empty if not split.
+        phases: seconds per step by phase: those of `trace.PHASES` and `LOOP`.
+        parts: seconds per forward by part, `PARTS`; they add up to ``phases["forward"]``. Empty if not split.
             Timing a call slows it a little, so `PYTHON`, the remainder, is a lower bound; the others together
             are at most the forward.
         work: what the parts have to do at least.
-        calls: (part, function, calls a forward, seconds a forward), the costliest first.
+        calls: (part, function, calls per forward, seconds per forward), the costliest first.
     """
 
     drafter: str
@@ -253,7 +254,7 @@ def _called_by_cache() -> bool:
 
 
 def _weights_work(stack: Any, rows: float) -> dict[str, Work]:
-    """The products of a `llama.Stack` for so many rows."""
+    """The products of a `llama.Stack` for ``rows`` rows."""
     layers = [m for layer in stack.layers for m in (layer.qkv, layer.out, layer.gate, layer.up, layer.down)]
     work = {}
     for part, maps in ((PRODUCTS, layers), (HEAD, [stack.head])):

@@ -45,7 +45,7 @@ def count(name: str, value, least: int) -> int:
     return int(value)
 
 
-def law(name: str, value) -> np.ndarray:
+def distribution(name: str, value) -> np.ndarray:
     """(V,) float64 probabilities that sum to one."""
     value = np.asarray(value, np.float64)
     if value.ndim != 1 or not value.size or not (value >= 0).all() or abs(value.sum() - 1) > 1e-6:

@@ -1,6 +1,6 @@
 """The hit-rate model: a method that looks drafts up in a memory, and finds one in some of its steps.
 
-Coverage is P(the memory holds the context's suffix), once a step. Regularity is P(the target agrees with the
+Coverage is P(the memory holds the context's suffix), once per step. Regularity is P(the target agrees with the
 continuation found | covered), token by token. The model is this book's; it needs no more than the sum of
 P(at least i accepted) that `acceptance.expected_tokens_by_depth` rests on.
 """
@@ -34,8 +34,9 @@ def conditional_alphas(coverage: float, regularities: Sequence[float]) -> np.nda
     Raises:
         ValueError: if a probability is outside [0, 1], or ``regularities`` is not a vector.
 
-    >>> conditional_alphas(0.5, [0.8, 0.9]).tolist()
-    [0.4, 0.9]
+    Example:
+        >>> conditional_alphas(0.5, [0.8, 0.9]).tolist()
+        [0.4, 0.9]
     """
     coverage = checks.probability("coverage", coverage)
     regularities = checks.probabilities("regularities", regularities)
@@ -43,7 +44,7 @@ def conditional_alphas(coverage: float, regularities: Sequence[float]) -> np.nda
 
 
 def hit_rate_tokens(coverage: float, regularities: Sequence[float]) -> float:
-    """E[output tokens a step] = 1 + coverage · (r_1 + r_1 r_2 + ... + r_1 ... r_γ).
+    """E[output tokens per step] = 1 + coverage · (r_1 + r_1 r_2 + ... + r_1 ... r_γ).
 
     The bracket is E[accepted | hit]; a step without a hit outputs the target's one token.
 
@@ -52,14 +53,16 @@ def hit_rate_tokens(coverage: float, regularities: Sequence[float]) -> float:
     Returns:
         tokens, in [1, γ + 1].
 
-    >>> round(hit_rate_tokens(0.5, [0.8, 0.9]), 12)  # 1 + 0.5 * (0.8 + 0.72)
-    1.76
+    Example:
+        >>> round(hit_rate_tokens(0.5, [0.8, 0.9]), 12)  # 1 + 0.5 * (0.8 + 0.72)
+        1.76
     """
     return expected_tokens_by_depth(conditional_alphas(coverage, regularities))
 
 
-def hit_rate_speedup(coverage: Number, accepted: Number, t_hit: float, t_miss: float, t_1: float,
-                     t_draft: float = 0.0) -> Number:  # fmt: skip
+def hit_rate_speedup(
+    coverage: Number, accepted: Number, t_hit: float, t_miss: float, t_1: float, t_draft: float = 0.0
+) -> Number:
     """(1 + coverage · A) t(1) / (coverage · t_hit + (1 - coverage) · t_miss + t_draft).
 
     Expected tokens over expected time of a step. A method that drafts only on a hit has t_miss = t(1): it
@@ -80,8 +83,9 @@ def hit_rate_speedup(coverage: Number, accepted: Number, t_hit: float, t_miss: f
         ValueError: if coverage is outside [0, 1], accepted or t_draft is negative, or another time is not
             positive.
 
-    >>> round(hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0), 4)  # 1.76 / 1.1
-    1.6
+    Example:
+        >>> round(hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0), 4)  # 1.76 / 1.1
+        1.6
     """
     coverage, accepted = checks.probability("coverage", coverage), checks.nonnegative("accepted", accepted)
     t_hit, t_miss, t_1, t_draft = _times(t_hit, t_miss, t_1, t_draft)
@@ -89,8 +93,7 @@ def hit_rate_speedup(coverage: Number, accepted: Number, t_hit: float, t_miss: f
     return checks.plain(tokens * t_1 / (coverage * t_hit + (1.0 - np.asarray(coverage)) * t_miss + t_draft))
 
 
-def break_even_hit_rate(accepted: float, t_hit: float, t_miss: float, t_1: float,
-                        t_draft: float = 0.0) -> float:  # fmt: skip
+def break_even_hit_rate(accepted: float, t_hit: float, t_miss: float, t_1: float, t_draft: float = 0.0) -> float:
     """The smallest coverage at which `hit_rate_speedup` is 1 or more.
 
     Speedup >= 1 rearranges to coverage · (A t(1) - (t_hit - t_miss)) >= t_miss + t_draft - t(1): what a hit
@@ -104,10 +107,11 @@ def break_even_hit_rate(accepted: float, t_hit: float, t_miss: float, t_1: float
         coverage; above 1 where even a hit in every step does not pay, infinite where a hit gains nothing (the
         smallest number of an empty set).
 
-    >>> round(break_even_hit_rate(1.5, t_hit=1.3, t_miss=1.3, t_1=1.0), 4)  # fixed shape: 0.3 / 1.5
-    0.2
-    >>> break_even_hit_rate(1.5, t_hit=1.3, t_miss=1.0, t_1=1.0)  # drafts only on a hit, free lookup
-    0.0
+    Example:
+        >>> round(break_even_hit_rate(1.5, t_hit=1.3, t_miss=1.3, t_1=1.0), 4)  # fixed shape: 0.3 / 1.5
+        0.2
+        >>> break_even_hit_rate(1.5, t_hit=1.3, t_miss=1.0, t_1=1.0)  # drafts only on a hit, free lookup
+        0.0
     """
     accepted = checks.nonnegative("accepted", accepted)
     t_hit, t_miss, t_1, t_draft = _times(t_hit, t_miss, t_1, t_draft)

@@ -20,7 +20,7 @@ PAPER_F = 3.106
 
 
 def expected_tokens_b(alpha: Number, gamma: int, b: Number) -> Number:
-    """E[output tokens a step] with b drafts of length γ: (γ + 1) - sum_{i=1..γ} (1 - α^i)^b.
+    """E[output tokens per step] with b drafts of length γ: (γ + 1) - sum_{i=1..γ} (1 - α^i)^b.
 
     Source: F, equation (5). Derivation: let L_j be how many tokens of draft j match. The step outputs
     1 + max_j L_j tokens, and E[max_j L_j] = sum_i P(max_j L_j >= i) = sum_i (1 - P(L_1 < i)^b) if the L_j are
@@ -47,7 +47,7 @@ def expected_tokens_b(alpha: Number, gamma: int, b: Number) -> Number:
     Args:
         alpha: acceptance probability, or an array.
         gamma: γ >= 0; N - 1 for lookahead decoding.
-        b: drafts a step, >= 0, or an array; fractions are allowed, so that curves can be drawn.
+        b: drafts per step, >= 0, or an array; fractions are allowed, so that curves can be drawn.
 
     Returns:
         tokens, in [1, γ + 1].
@@ -55,8 +55,9 @@ def expected_tokens_b(alpha: Number, gamma: int, b: Number) -> Number:
     Raises:
         ValueError: if alpha is outside [0, 1], gamma is not an integer >= 0, or b is negative.
 
-    >>> round(expected_tokens_b(0.5, 2, 2), 4)  # 3 - 0.5**2 - 0.75**2
-    2.1875
+    Example:
+        >>> round(expected_tokens_b(0.5, 2, 2), 4)  # 3 - 0.5**2 - 0.75**2
+        2.1875
     """
     alpha, gamma = checks.probability("alpha", alpha), checks.count("gamma", gamma, 0)
     b = checks.nonnegative("b", b)
@@ -77,13 +78,14 @@ def step_compression(f: Number, expected: Number) -> Number:
         expected: E[output tokens] of a good step, >= 1.
 
     Returns:
-        S >= 1, tokens a step.
+        S >= 1, tokens per step.
 
     Raises:
         ValueError: if f or expected is below 1.
 
-    >>> round(step_compression(PAPER_F, expected_tokens_b(PAPER_ALPHA, 4, 15)), 3)  # N = 5, W = G = 15
-    1.979
+    Example:
+        >>> round(step_compression(PAPER_F, expected_tokens_b(PAPER_ALPHA, 4, 15)), 3)  # N = 5, W = G = 15
+        1.979
     """
     f, expected = checks.at_least_one("f", f), checks.at_least_one("expected", expected)
     return checks.plain((f - 1.0 + np.asarray(expected)) / f)
@@ -105,8 +107,9 @@ def lookahead_step_tokens(W: int, N: int, G: int) -> int:
     Raises:
         ValueError: on a number below its least value.
 
-    >>> [lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]
-    [120, 80, 56]
+    Example:
+        >>> [lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]
+        [120, 80, 56]
     """
     return (checks.count("W", W, 1) + checks.count("G", G, 0)) * (checks.count("N", N, 2) - 1)
 
@@ -148,10 +151,11 @@ def fit_alpha_f(points: Iterable[tuple[float, int, float]]) -> AlphaF:
         ValueError: if there are fewer than two different (b, γ), which leave (α, f) undetermined; if b or γ
             is below 1; or if S is not above 1 on balance, which leaves α undetermined.
 
-    >>> truth = [(b, 4, step_compression(3.0, expected_tokens_b(0.4, 4, b))) for b in (1, 5, 15)]
-    >>> fit = fit_alpha_f(truth)
-    >>> round(fit.alpha, 6), round(fit.f, 6), fit.rms < 1e-9
-    (0.4, 3.0, True)
+    Example:
+        >>> truth = [(b, 4, step_compression(3.0, expected_tokens_b(0.4, 4, b))) for b in (1, 5, 15)]
+        >>> fit = fit_alpha_f(truth)
+        >>> round(fit.alpha, 6), round(fit.f, 6), fit.rms < 1e-9
+        (0.4, 3.0, True)
     """
     points = [(float(b), checks.count("gamma", gamma, 1), float(S)) for b, gamma, S in points]
     if len({(b, gamma) for b, gamma, _ in points}) < 2:
@@ -172,7 +176,7 @@ def fit_alpha_f(points: Iterable[tuple[float, int, float]]) -> AlphaF:
         alphas = np.clip(alphas[best] + np.linspace(-width, width, 101), 0.0, 1.0)
         width /= 50.0
     if not share[best] > 0:
-        raise ValueError(f"these S show no gain over one token a step, so nothing fixes alpha; got {points}")
+        raise ValueError(f"these S show no gain over one token per step, so nothing fixes alpha; got {points}")
     alpha, f = float(alphas[best]), float(1.0 / share[best])
     residuals = gain - share[best] * extra[:, best]
     return AlphaF(alpha, f, residuals, float(np.sqrt((residuals**2).mean())))

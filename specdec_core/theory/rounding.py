@@ -27,8 +27,9 @@ def spacing(x: Number, bits: int) -> Number:
     Raises:
         ValueError: for zero, for numbers that are not finite, or for fewer than one bit.
 
-    >>> spacing(20.0, 8), spacing(20.0, 24) == 2.0**-19
-    (0.125, True)
+    Example:
+        >>> spacing(20.0, 8), spacing(20.0, 24) == 2.0**-19
+        (0.125, True)
     """
     bits = checks.count("bits", bits, 1)
     size = checks.positive("the size of x", np.abs(x))
@@ -38,8 +39,9 @@ def spacing(x: Number, bits: int) -> Number:
 def rounded(x: Number, bits: int) -> Number:
     """The nearest number with a significand of ``bits`` bits; halfway, the one whose last bit is 0.
 
-    >>> rounded(257.0, 8), rounded(258.0, 8), rounded(0.0, 8)
-    (256.0, 258.0, 0.0)
+    Example:
+        >>> rounded(257.0, 8), rounded(258.0, 8), rounded(0.0, 8)
+        (256.0, 258.0, 0.0)
     """
     x = np.asarray(x, np.float64)
     step = spacing(np.where(x == 0, 1.0, x), bits)
@@ -47,14 +49,15 @@ def rounded(x: Number, bits: int) -> Number:
 
 
 def near_tie_density(gaps: Sequence[float], within: float) -> float:
-    """f(0): how many gaps between the two best logits lie near zero, a unit of logit, a token.
+    """f(0): how many gaps between the two best logits lie near zero, per unit of logit and per token.
 
     Args:
         gaps: (n,) largest minus second largest logit, >= 0, n >= 1.
         within: the density is counted over [0, within); wide enough to hold some, narrow enough to be near zero.
 
-    >>> near_tie_density([0.1, 3.0, 0.3, 5.0], within=0.5)
-    1.0
+    Example:
+        >>> near_tie_density([0.1, 3.0, 0.3, 5.0], within=0.5)
+        1.0
     """
     gaps = np.asarray(gaps, np.float64)
     if gaps.ndim != 1 or not gaps.size:
@@ -64,7 +67,7 @@ def near_tie_density(gaps: Sequence[float], within: float) -> float:
 
 
 def flip_rate(density: float, shift: float) -> float:
-    """Probability, a token, that a shift of the logits turns the argmax: f(0) E\\|d\\| / 2.
+    """Probability per token that a shift of the logits turns the argmax: f(0) E\\|d\\| / 2.
 
     The argmax turns if the gap g is less than -d, where d is what the shift adds to it. With gaps of density f(0)
     near zero that is f(0) E[max(0, -d)], and half of \\|d\\| falls on that side if d is as often positive as negative.
@@ -74,8 +77,9 @@ def flip_rate(density: float, shift: float) -> float:
         density: f(0), see `near_tie_density`; 1 / logit.
         shift: E\\|d\\|, the mean size of the change of the gap; logits.
 
-    >>> flip_rate(0.25, 0.125)
-    0.015625
+    Example:
+        >>> flip_rate(0.25, 0.125)
+        0.015625
     """
     return min(checks.nonnegative("density", density) * checks.nonnegative("shift", shift) / 2, 1.0)
 
@@ -83,19 +87,21 @@ def flip_rate(density: float, shift: float) -> float:
 def identical_probability(rate: Number, tokens: Number) -> Number:
     """(1 - rate)^tokens: that no token of an answer is turned. The mean wait for the first turn is 1 / rate.
 
-    >>> round(identical_probability(0.01, 100), 3)
-    0.366
+    Example:
+        >>> round(identical_probability(0.01, 100), 3)
+        0.366
     """
     return checks.plain((1 - checks.probability("rate", rate)) ** checks.nonnegative("tokens", tokens))
 
 
 def law_shift_bound(delta: Number) -> Number:
-    """Largest total variation between softmax laws whose logits differ by at most ``delta``: tanh(delta / 2).
+    """Largest total variation between softmax distributions whose logits differ by at most ``delta``: tanh(delta / 2).
 
     Weights grow and shrink by at most a factor e^delta. If mass a grows and the rest shrinks, the grown part becomes
     a r / (a r + 1 - a) with r = e^(2 delta); its gain is largest at a = 1 / (1 + e^delta), where it is tanh(delta / 2).
 
-    >>> round(law_shift_bound(0.1), 5)
-    0.04996
+    Example:
+        >>> round(law_shift_bound(0.1), 5)
+        0.04996
     """
     return checks.plain(np.tanh(checks.nonnegative("delta", delta) / 2))

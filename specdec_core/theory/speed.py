@@ -1,4 +1,4 @@
-"""From tokens a step to speedup: with a cost ratio c, and with measured times.
+"""From tokens per step to speedup: with a cost ratio c, and with measured times.
 
 "L" is Leviathan, Kalman and Matias (ICML 2023, arXiv:2211.17192). Times may be in any one unit.
 """
@@ -32,8 +32,9 @@ def speedup(alpha: Number, gamma: int, c: Number) -> Number:
     Raises:
         ValueError: on a value outside its range.
 
-    >>> round(speedup(0.8, 4, 0.1), 4)  # 3.3616 / 1.4
-    2.4011
+    Example:
+        >>> round(speedup(0.8, 4, 0.1), 4)  # 3.3616 / 1.4
+        2.4011
     """
     c = checks.nonnegative("c", c)
     return checks.plain(np.asarray(expected_tokens(alpha, gamma)) / (gamma * np.asarray(c) + 1.0))
@@ -43,7 +44,7 @@ def speedup_measured(expected: Number, t_verify: Number, t_draft: Number, t_1: N
     """E · t(1) / (t_verify + t_draft): the same from measured times; Theorem 3.8 of L is t_verify = t(1).
 
     Args:
-        expected: E[output tokens a step], >= 1.
+        expected: E[output tokens per step], >= 1.
         t_verify: time of the step's target forward, t(rows).
         t_draft: time of everything else in the step: drafting, verifying, bookkeeping.
         t_1: time of an autoregressive step, t(1).
@@ -54,8 +55,9 @@ def speedup_measured(expected: Number, t_verify: Number, t_draft: Number, t_1: N
     Raises:
         ValueError: if expected < 1, a forward's time is not positive, or t_draft is negative.
 
-    >>> round(speedup_measured(3.3616, t_verify=1.25, t_draft=0.15, t_1=1.0), 4)
-    2.4011
+    Example:
+        >>> round(speedup_measured(3.3616, t_verify=1.25, t_draft=0.15, t_1=1.0), 4)
+        2.4011
     """
     expected, t_draft = checks.at_least_one("expected", expected), checks.nonnegative("t_draft", t_draft)
     t_verify, t_1 = checks.positive("t_verify", t_verify), checks.positive("t_1", t_1)
@@ -81,8 +83,9 @@ def best_gamma(alpha: float, c: float, gamma_max: int = 32) -> int:
     Raises:
         ValueError: on a value outside its range.
 
-    >>> best_gamma(0.8, 0.1), best_gamma(0.5, 0.1), best_gamma(0.1, 0.1)
-    (6, 2, 0)
+    Example:
+        >>> best_gamma(0.8, 0.1), best_gamma(0.5, 0.1), best_gamma(0.1, 0.1)
+        (6, 2, 0)
     """
     return _first_best([speedup(alpha, g, c) for g in range(checks.count("gamma_max", gamma_max, 0) + 1)])
 
@@ -104,15 +107,14 @@ def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_dr
     Raises:
         ValueError: if a probability is outside [0, 1], t_draft is negative or a t(q) is not a positive time.
 
-    >>> best_gamma_measured([0.8] * 16, lambda q: 1.0 if q <= 8 else 2.0)
-    7
+    Example:
+        >>> best_gamma_measured([0.8] * 16, lambda q: 1.0 if q <= 8 else 2.0)
+        7
     """
     alphas = checks.probabilities("alphas", alphas)
     t_draft, t_1 = checks.nonnegative("t_draft", t_draft), checks.cost(t, 1)
-    return _first_best([
-        speedup_measured(expected_tokens_by_depth(alphas[:g]), checks.cost(t, g + 1), g * t_draft, t_1)
-        for g in range(len(alphas) + 1)
-    ])  # fmt: skip
+    expected = [expected_tokens_by_depth(alphas[:g]) for g in range(len(alphas) + 1)]
+    return _first_best([speedup_measured(E, checks.cost(t, g + 1), g * t_draft, t_1) for g, E in enumerate(expected)])
 
 
 def _first_best(values: Sequence[float]) -> int:

@@ -23,7 +23,7 @@ class BestTree:
         parents: (N+1,) int64, as `DraftTree.parents` wants them.
         ranks: (N,) int64; ``ranks[i - 1]`` is the rank of node i among its parent's drafts, 0 the likeliest.
         reach: (N+1,) float64, the probability that node i is accepted; 1 for the root.
-        expected_tokens: E[output tokens a step].
+        expected_tokens: E[output tokens per step].
         speedup: over autoregressive decoding, under the costs it was chosen for.
     """
 
@@ -35,7 +35,7 @@ class BestTree:
 
 
 def expected_tokens_tree(parents: Sequence[int], accept: Sequence[float]) -> float:
-    """E[output tokens a step] of a draft tree: the sum over its rows of the probability of reaching them.
+    """E[output tokens per step] of a draft tree: the sum over its rows of the probability of reaching them.
 
     Source: Q, Proposition 3.4, without their assumption that acceptance depends on the rank alone. A step
     outputs the accepted nodes and one token more, so the expectation is 1 + sum_v P(v accepted), and P(v
@@ -54,14 +54,14 @@ def expected_tokens_tree(parents: Sequence[int], accept: Sequence[float]) -> flo
         ValueError: if the arrays do not describe a tree, a probability is outside [0, 1], or siblings sum to
             more than 1.
 
-    >>> round(expected_tokens_tree([-1, 0, 0, 1], [0.6, 0.2, 0.5]), 12)  # 1 + 0.6 + 0.2 + 0.6 * 0.5
-    2.1
+    Example:
+        >>> round(expected_tokens_tree([-1, 0, 0, 1], [0.6, 0.2, 0.5]), 12)  # 1 + 0.6 + 0.2 + 0.6 * 0.5
+        2.1
     """
     parents, accept = np.asarray(parents), checks.probabilities("accept", accept)
     rows = len(accept) + 1
     if parents.shape != (rows,) or parents[0] != -1 or not all(0 <= parents[i] < i for i in range(1, rows)):
-        raise ValueError(f"parents must be -1 and then {rows - 1} earlier rows, one for each of accept; "
-                         f"got {parents.tolist()}")  # fmt: skip
+        raise ValueError(f"parents must be -1 and then {rows - 1} earlier rows, as accept has; got {parents.tolist()}")
     reach, children = np.ones(rows), np.zeros(rows)
     for i in range(1, rows):
         children[parents[i]] += accept[i - 1]
@@ -83,7 +83,7 @@ def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray
     same way.
 
     Args:
-        accept: one row a depth, nearest first; ``accept[d][k]`` is the probability that the draft of rank k
+        accept: one row per depth, nearest first; ``accept[d][k]`` is the probability that the draft of rank k
             at depth d + 1 is accepted, given that its parent was, whichever that is (Q, Definition 3.1, by
             depth). Rows may differ in length. Non-increasing in k for drafts drawn from q one after another:
             siblings are then taken by rank.
@@ -95,9 +95,10 @@ def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray
     Raises:
         ValueError: if a probability is outside [0, 1], or a row sums to more than 1.
 
-    >>> parents, ranks, reach = grow_tree([[0.6, 0.2], [0.5, 0.1]], 3)
-    >>> parents.tolist(), ranks.tolist(), reach.round(2).tolist()
-    ([-1, 0, 1, 0], [0, 0, 1], [1.0, 0.6, 0.3, 0.2])
+    Example:
+        >>> parents, ranks, reach = grow_tree([[0.6, 0.2], [0.5, 0.1]], 3)
+        >>> parents.tolist(), ranks.tolist(), reach.round(2).tolist()
+        ([-1, 0, 1, 0], [0, 0, 1], [1.0, 0.6, 0.3, 0.2])
     """
     levels, nodes = _levels(accept), checks.count("nodes", nodes, 0)
     parents, ranks, reach, depths = [-1], [], [1.0], [0]
@@ -122,8 +123,9 @@ def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray
     return np.array(parents), np.array(ranks, np.int64), np.array(reach)
 
 
-def best_tree(accept: Sequence[Sequence[float]], t: Callable[[int], float], max_nodes: int,
-              t_draft: float = 0.0) -> BestTree:  # fmt: skip
+def best_tree(
+    accept: Sequence[Sequence[float]], t: Callable[[int], float], max_nodes: int, t_draft: float = 0.0
+) -> BestTree:
     """The tree with the largest speedup at measured costs: E[tokens] t(1) / (t(nodes + 1) + depth t_draft).
 
     Source: Q, section 4.1, hardware-aware optimization: G(n, d) / (t(n) + d c). For each depth d the best
@@ -131,7 +133,7 @@ def best_tree(accept: Sequence[Sequence[float]], t: Callable[[int], float], max_
 
     Args:
         accept: as in `grow_tree`.
-        t: time of a target forward over q rows, for q = 1 ... max_nodes + 1, such as `measured_cost` gives.
+        t: time of a target forward over q rows, for q = 1 ... max_nodes + 1, such as `measure.Costs.t`.
         max_nodes: largest N tried, >= 0.
         t_draft: time to draft one level of the tree, in the unit of t: a draft model's forward; 0 for Medusa
             heads and for lookups.
@@ -143,9 +145,10 @@ def best_tree(accept: Sequence[Sequence[float]], t: Callable[[int], float], max_
         ValueError: on a probability outside [0, 1], a row that sums to more than 1, a t(q) that is not a
             positive time, or a negative t_draft.
 
-    >>> tree = best_tree([[0.6, 0.2], [0.5, 0.1]], t=lambda q: 1.0 + 0.05 * q, max_nodes=8)
-    >>> tree.parents.tolist(), round(tree.expected_tokens, 4), round(tree.speedup, 4)
-    ([-1, 0, 1, 0, 3], 2.2, 1.848)
+    Example:
+        >>> tree = best_tree([[0.6, 0.2], [0.5, 0.1]], t=lambda q: 1.0 + 0.05 * q, max_nodes=8)
+        >>> tree.parents.tolist(), round(tree.expected_tokens, 4), round(tree.speedup, 4)
+        ([-1, 0, 1, 0, 3], 2.2, 1.848)
     """
     levels, max_nodes = _levels(accept), checks.count("max_nodes", max_nodes, 0)
     t_draft = checks.nonnegative("t_draft", t_draft)

@@ -14,4 +14,4 @@ __getattr__, __dir__ = face(
             "two_caches",
         ],
     },
-)  # fmt: skip
+)

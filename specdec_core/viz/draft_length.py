@@ -18,11 +18,12 @@ LONGEST = 16  # drafts drawn, and the longest that is tried for the best
 def reading(alpha: float, gamma: int, c: float) -> str:
     """A setting in words.
 
-    >>> reading(0.8, 4, 0.1)
-    'α = 0.80, γ = 4, c = 0.10: a step outputs 3.36 tokens, 2.36 of them accepted drafts, and takes the time of \
+    Example:
+        >>> reading(0.8, 4, 0.1)
+        'α = 0.80, γ = 4, c = 0.10: a step outputs 3.36 tokens, 2.36 of them accepted drafts, and takes the time of \
 1.40 target calls: 2.40 times as fast as without a draft. The best draft length is γ = 6, with 2.47.'
-    >>> reading(0.1, 2, 0.2)
-    'α = 0.10, γ = 2, c = 0.20: a step outputs 1.11 tokens, 0.11 of them accepted drafts, and takes the time of \
+        >>> reading(0.1, 2, 0.2)
+        'α = 0.10, γ = 2, c = 0.20: a step outputs 1.11 tokens, 0.11 of them accepted drafts, and takes the time of \
 1.40 target calls: 0.79 times as fast as without a draft. No draft length gains, because α is not above c.'
     """
     best = best_gamma(alpha, c, LONGEST)

@@ -43,9 +43,10 @@ class Growth:
         ValueError: if the arrays differ in length, a parent does not come before its child, a node is worth more than
             its parent, or a node is kept whose parent is not.
 
-    >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1, 3))
-    >>> growth.depths, growth.born
-    ((0, 1, 1, 2), (0, 1, 1, 2))
+    Example:
+        >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1, 3))
+        >>> growth.depths, growth.born
+        ((0, 1, 1, 2), (0, 1, 1, 2))
     """
 
     tokens: Sequence[int]
@@ -95,8 +96,9 @@ class Growth:
 def stages(growth: Growth) -> list[tuple[str, int]]:
     """The stages as (what happens, number of the round): each round drafts and chooses; then the cut, then the check.
 
-    >>> stages(Growth((7, 1, 2), (-1, 0, 1), (1.0, 0.6, 0.3), ((0,), (1,)), (1, 2), (1,)))
-    [('draft', 1), ('choose', 1), ('draft', 2), ('rerank', 2), ('verify', 2)]
+    Example:
+        >>> stages(Growth((7, 1, 2), (-1, 0, 1), (1.0, 0.6, 0.3), ((0,), (1,)), (1, 2), (1,)))
+        [('draft', 1), ('choose', 1), ('draft', 2), ('rerank', 2), ('verify', 2)]
     """
     last, found = len(growth.rounds), []
     for number in range(1, last + 1):
@@ -109,9 +111,10 @@ def stages(growth: Growth) -> list[tuple[str, int]]:
 def kinds(growth: Growth, stage: int) -> list[str]:
     """(M,) what each node is at a stage: a key of `LOOKS`, or "" for one that is not drafted yet.
 
-    >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1,))
-    >>> [kinds(growth, stage)[1:] for stage in (0, 1, 3)]
-    [['drafted', 'drafted', ''], ['read', 'drafted', ''], ['kept', 'dropped', 'dropped']]
+    Example:
+        >>> growth = Growth((7, 1, 2, 3), (-1, 0, 0, 1), (1.0, 0.6, 0.3, 0.3), ((0,), (1,)), (1,))
+        >>> [kinds(growth, stage)[1:] for stage in (0, 1, 3)]
+        [['drafted', 'drafted', ''], ['read', 'drafted', ''], ['kept', 'dropped', 'dropped']]
     """
     what, number = stages(growth)[stage]
     if what in ("rerank", "verify"):
@@ -147,8 +150,9 @@ def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
 def label(text: str, width: int = 9) -> str:
     r"""A token's text for a box: white space visible where there is nothing else, a long one cut.
 
-    >>> [label(text) for text in (" cat", "\n", "internationalization")]
-    ['cat', '↵', 'internat…']
+    Example:
+        >>> [label(text) for text in (" cat", "\n", "internationalization")]
+        ['cat', '↵', 'internat…']
     """
     text = text.strip() or text.replace("\n", "↵").replace(" ", "␣") or "∅"
     return text if len(text) <= width else f"{text[: width - 1]}…"

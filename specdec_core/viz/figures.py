@@ -71,8 +71,9 @@ def save(
 def provenance(model: Any) -> dict[str, Any]:
     """Model, its weights' hash, dtype, device, threads, machine and versions; all None where no model ran.
 
-    >>> provenance(None)["model"] is None
-    True
+    Example:
+        >>> provenance(None)["model"] is None
+        True
     """
     from ..measure import machine
 
@@ -96,11 +97,12 @@ def provenance(model: Any) -> dict[str, Any]:
 def caption(about: dict[str, Any], quoted: Sequence[str] = ()) -> str:
     """The small print under a figure.
 
-    >>> caption({"model": None})
-    'Computed from the formula; nothing was measured.'
-    >>> about = {"model": "m", "dtype": "float32", "device": "cpu", "threads": 1, "machine": "a machine"}
-    >>> caption({**about, "versions": {"torch": "2.13.0+cpu"}})
-    'Measured: m, float32 on cpu, 1 thread; a machine; torch 2.13.0.'
+    Example:
+        >>> caption({"model": None})
+        'Computed from the formula; nothing was measured.'
+        >>> about = {"model": "m", "dtype": "float32", "device": "cpu", "threads": 1, "machine": "a machine"}
+        >>> caption({**about, "versions": {"torch": "2.13.0+cpu"}})
+        'Measured: m, float32 on cpu, 1 thread; a machine; torch 2.13.0.'
     """
     if about["model"] is None:
         words = "Computed from the formula; nothing was measured."

@@ -80,8 +80,9 @@ def table(costs: Costs) -> str:
 def reading(costs: Costs, q: int) -> str:
     """One sentence on a forward with q rows.
 
-    >>> reading(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.016), (0.010, 0.016)), 8)
-    't(8) = 16.0 ms. All 7 drafts accepted: 2.0 ms per token. To break even it must yield 1.60 tokens: each draft \
+    Example:
+        >>> reading(Costs(256, 5, (1, 8), (0.010, 0.016), (0.010, 0.016), (0.010, 0.016)), 8)
+        't(8) = 16.0 ms. All 7 drafts accepted: 2.0 ms per token. To break even it must yield 1.60 tokens: each draft \
 accepted with probability 0.38.'
     """
     times = f"t({q}) = {1e3 * costs.t(q):.1f} ms."

@@ -30,11 +30,12 @@ def gain(costs: Costs, gamma: int, coverage: Any, regularity: Any, fixed: bool =
         coverage, regularity: in [0, 1]; numbers, or arrays that broadcast.
         fixed: whether a step without a draft runs γ + 1 rows all the same, as a window of fixed shape does.
 
-    >>> costs = Costs(256, 5, (1, 5), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
-    >>> round(gain(costs, 4, 0.5, 0.8), 4)  # (1 + 0.5 * 2.3616) / (1 + 0.5 * 0.2)
-    1.9825
-    >>> round(gain(costs, 4, 0.5, 0.8, fixed=True), 4)  # 2.1808 / 1.2
-    1.8173
+    Example:
+        >>> costs = Costs(256, 5, (1, 5), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
+        >>> round(gain(costs, 4, 0.5, 0.8), 4)  # (1 + 0.5 * 2.3616) / (1 + 0.5 * 0.2)
+        1.9825
+        >>> round(gain(costs, 4, 0.5, 0.8, fixed=True), 4)  # 2.1808 / 1.2
+        1.8173
     """
     t_hit = costs.t(gamma + 1)
     accepted = expected_accepted(regularity, gamma)
@@ -49,9 +50,10 @@ def least_regularity(costs: Costs, gamma: int, coverage: float, fixed: bool = Fa
 
     Args: as `gain`, for one number.
 
-    >>> costs = Costs(256, 5, (1, 2), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
-    >>> [round(least_regularity(costs, 1, 0.5, fixed), 6) for fixed in (False, True)]
-    [0.2, 0.4]
+    Example:
+        >>> costs = Costs(256, 5, (1, 2), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
+        >>> [round(least_regularity(costs, 1, 0.5, fixed), 6) for fixed in (False, True)]
+        [0.2, 0.4]
     """
     extra = costs.break_even(gamma + 1) - 1
     if extra == 0:
@@ -63,9 +65,10 @@ def least_regularity(costs: Costs, gamma: int, coverage: float, fixed: bool = Fa
 def reading(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False) -> str:
     """A point of the map in words.
 
-    >>> costs = Costs(256, 5, (1, 5), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
-    >>> reading(costs, 4, 0.5, 0.8)
-    'A hit drafts 4 tokens, of which 2.36 are accepted; its forward takes 1.20 t(1). Half of the steps at a miss, \
+    Example:
+        >>> costs = Costs(256, 5, (1, 5), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
+        >>> reading(costs, 4, 0.5, 0.8)
+        'A hit drafts 4 tokens, of which 2.36 are accepted; its forward takes 1.20 t(1). Half of the steps at a miss, \
 t(1) each, makes 2.18 tokens a step and 1.10 t(1): 1.98 times as fast as ordinary decoding. Break-even at this \
 coverage: r = 0.17.'
     """

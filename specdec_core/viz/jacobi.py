@@ -28,8 +28,9 @@ _CELL = "padding:2px 4px;text-align:center;white-space:pre;font-family:ui-monosp
 def settled(y: Sequence[int], answer: Sequence[int]) -> int:
     """How many tokens from the left are right.
 
-    >>> settled([1, 2, 9, 4], [1, 2, 3, 4])
-    2
+    Example:
+        >>> settled([1, 2, 9, 4], [1, 2, 3, 4])
+        2
     """
     return next((i for i, (a, b) in enumerate(zip(y, answer, strict=True)) if a != b), len(answer))
 
@@ -47,10 +48,11 @@ def kinds(rounds: Sequence[Sequence[int]], answer: Sequence[int]) -> list[list[s
     Raises:
         ValueError: if a round is not as long as the answer.
 
-    >>> kinds([[5, 2, 3], [1, 2, 9], [1, 2, 3]], [1, 2, 3])[:2]
-    [['wrong', 'early', 'lost'], ['settled', 'settled', 'wrong']]
-    >>> kinds([[2, 3, 9]], [1, 2, 3])
-    [['misplaced', 'misplaced', 'wrong']]
+    Example:
+        >>> kinds([[5, 2, 3], [1, 2, 9], [1, 2, 3]], [1, 2, 3])[:2]
+        [['wrong', 'early', 'lost'], ['settled', 'settled', 'wrong']]
+        >>> kinds([[2, 3, 9]], [1, 2, 3])
+        [['misplaced', 'misplaced', 'wrong']]
     """
     if any(len(y) != len(answer) for y in rounds):
         raise ValueError(
@@ -73,8 +75,9 @@ def kinds(rounds: Sequence[Sequence[int]], answer: Sequence[int]) -> list[list[s
 def label(text: str) -> str:
     r"""A token's text for a cell: spaces around it dropped, white space alone made visible, a long one cut.
 
-    >>> [label(text) for text in (" cat", "\n\n", "  ", "respectively", "-" * 40)]
-    ['cat', '↵↵', '␣␣', 'respectiv…', '---------…']
+    Example:
+        >>> [label(text) for text in (" cat", "\n\n", "  ", "respectively", "-" * 40)]
+        ['cat', '↵↵', '␣␣', 'respectiv…', '---------…']
     """
     return dynamic_tree.label(text, 10)
 
@@ -148,8 +151,9 @@ def page(
 def words(rounds: Sequence[Sequence[int]], answer: Sequence[int], t: int) -> str:
     """Round t in words.
 
-    >>> words([[5, 2, 9], [1, 9, 3], [1, 2, 9], [1, 2, 3]], [1, 2, 3], 1)
-    'Round 1: 1 of 3 tokens settled, 1 more right ahead of its turn, of which 1 will be lost in the next round.'
+    Example:
+        >>> words([[5, 2, 9], [1, 9, 3], [1, 2, 9], [1, 2, 3]], [1, 2, 3], 1)
+        'Round 1: 1 of 3 tokens settled, 1 more right ahead of its turn, of which 1 will be lost in the next round.'
     """
     row = kinds(rounds, answer)[t]
     done, early, lost = (row.count(kind) for kind in ("settled", "early", "lost"))

@@ -72,8 +72,9 @@ class Frame:
     def tree(self) -> DraftTree:
         """All rows; its ``ancestors`` are the mask and its ``depths`` the positions.
 
-        >>> Frame(((1, 2), (3, 4)), ((5, 6),), (), (), ()).tree.depths.tolist()
-        [0, 1, 1, 2, 1, 2]
+        Example:
+            >>> Frame(((1, 2), (3, 4)), ((5, 6),), (), (), ()).tree.depths.tolist()
+            [0, 1, 1, 2, 1, 2]
         """
         return DraftTree(self.tokens, self.parents)
 
@@ -158,9 +159,10 @@ def page(frames: Sequence[Frame], t: int, decode: Callable[[int], str], written:
 def words(frames: Sequence[Frame], t: int) -> str:
     """Step t in one line.
 
-    >>> frame = Frame(((1, 2), (3, 4)), ((5, 6), (5, 7)), (8, 9), ((1, 3, 8), (2, 4, 9)), (5, 7, 2))
-    >>> words([frame], 1)
-    'Step 1: 8 rows, 4 of them window; 2 candidates, 2 tokens accepted; 3 written. 3 tokens in 1 forward so far.'
+    Example:
+        >>> frame = Frame(((1, 2), (3, 4)), ((5, 6), (5, 7)), (8, 9), ((1, 3, 8), (2, 4, 9)), (5, 7, 2))
+        >>> words([frame], 1)
+        'Step 1: 8 rows, 4 of them window; 2 candidates, 2 tokens accepted; 3 written. 3 tokens in 1 forward so far.'
     """
     frame = frames[t - 1]
     total = sum(len(one.emitted) for one in frames[:t])

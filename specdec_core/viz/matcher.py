@@ -64,10 +64,11 @@ def lookup(tokens: Sequence[Any], max_n: int = 3, min_n: int = 1, num_tokens: in
     Raises:
         ValueError: unless 1 <= min_n <= max_n, num_tokens >= 1 and match is one of the two.
 
-    >>> lookup("the cat sat. the c", max_n=5, num_tokens=4)
-    Lookup(n=5, starts=(0,), winner=0, draft=('a', 't', ' ', 's'), missed=())
-    >>> lookup("abc").n
-    0
+    Example:
+        >>> lookup("the cat sat. the c", max_n=5, num_tokens=4)
+        Lookup(n=5, starts=(0,), winner=0, draft=('a', 't', ' ', 's'), missed=())
+        >>> lookup("abc").n
+        0
     """
     if not 1 <= min_n <= max_n or num_tokens < 1 or match not in ("first", "last"):
         raise ValueError(
@@ -88,8 +89,9 @@ def lookup(tokens: Sequence[Any], max_n: int = 3, min_n: int = 1, num_tokens: in
 def words(text: str) -> list[str]:
     """Words with the space before them, punctuation marks by themselves; joined, they are the text.
 
-    >>> words("The cat sat, so")
-    ['The', ' cat', ' sat', ',', ' so']
+    Example:
+        >>> words("The cat sat, so")
+        ['The', ' cat', ' sat', ',', ' so']
     """
     return re.findall(r"\s*\w+|\s*[^\w\s]|\s+\Z", text)
 

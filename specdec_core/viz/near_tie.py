@@ -27,8 +27,9 @@ def stored(best: float, gap: float, shift: float, format: str) -> tuple[float, f
         shift: what B's sum gains in the other forward.
         format: a name in `theory.BITS`.
 
-    >>> stored(20.3, 0.04, 0.06, "bfloat16")
-    (20.25, 20.25, 20.375)
+    Example:
+        >>> stored(20.3, 0.04, 0.06, "bfloat16")
+        (20.25, 20.25, 20.375)
     """
     bits = BITS[format]
     return rounded(best, bits), rounded(best - gap, bits), rounded(best - gap + shift, bits)
@@ -37,9 +38,10 @@ def stored(best: float, gap: float, shift: float, format: str) -> tuple[float, f
 def reading(best: float, gap: float, shift: float, format: str) -> str:
     """What the two forwards choose, in words. Args: as `stored`.
 
-    >>> reading(20.3, 0.04, 0.06, "bfloat16")
-    'In bfloat16 the numbers near 20.3 lie 0.125 apart. A = 20.3 is stored as 20.25, B = 20.26 as 20.25: an exact tie, \
-and A wins by its lower id. In the other forward B comes out 0.06 higher and is stored as 20.375: B wins. The token \
+    Example:
+        >>> reading(20.3, 0.04, 0.06, "bfloat16")
+        'In bfloat16 the numbers near 20.3 lie 0.125 apart. A = 20.3 is stored as 20.25, B = 20.26 as 20.25: an exact \
+tie, and A wins by its lower id. In the other forward B comes out 0.06 higher and is stored as 20.375: B wins. The token \
 turns.'
     """
     a, b, other = stored(best, gap, shift, format)

@@ -41,11 +41,12 @@ def play(p: np.ndarray, q: np.ndarray, u1: float, u2: float, u3: float) -> Round
         p, q: (V,) laws of target and draft.
         u1, u2, u3: in [0, 1): draw x from q, test it, draw the correction from the residual.
 
-    >>> p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
-    >>> play(p, q, 0.7, 0.2, 0.5)
-    Round(x=3, accept_prob=0.25, accepted=True, token=3)
-    >>> play(p, q, 0.7, 0.3, 0.5)
-    Round(x=3, accept_prob=0.25, accepted=False, token=0)
+    Example:
+        >>> p, q = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.4])
+        >>> play(p, q, 0.7, 0.2, 0.5)
+        Round(x=3, accept_prob=0.25, accepted=True, token=3)
+        >>> play(p, q, 0.7, 0.3, 0.5)
+        Round(x=3, accept_prob=0.25, accepted=False, token=0)
     """
     x = pick_at(u1, q)
     prob = float(accept_probability(p[x], q[x]))
@@ -56,9 +57,10 @@ def play(p: np.ndarray, q: np.ndarray, u1: float, u2: float, u3: float) -> Round
 def words(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float], step: int = 4) -> str:
     """What has happened up to ``step`` (1 ... 4), in words.
 
-    >>> p, q = np.array([0.5, 0.5]), np.array([0.2, 0.8])
-    >>> words(p, q, "ab", (0.1, 0.5, 0.5))
-    'P(accept) = sum of min(p, q) = 0.700. u1 draws a from q. p/q = 2.50, so a is accepted with probability \
+    Example:
+        >>> p, q = np.array([0.5, 0.5]), np.array([0.2, 0.8])
+        >>> words(p, q, "ab", (0.1, 0.5, 0.5))
+        'P(accept) = sum of min(p, q) = 0.700. u1 draws a from q. p/q = 2.50, so a is accepted with probability \
 1.00. u2 = 0.50 is below: a is kept.'
     """
     done = play(p, q, *us)

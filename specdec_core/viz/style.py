@@ -55,8 +55,9 @@ _RC = {
 def line(i: int) -> dict[str, Any]:
     """Keyword arguments of ``axes.plot`` for series i; color, line style and marker all differ.
 
-    >>> line(1)["color"], line(1)["linestyle"], line(1)["marker"]
-    ('#0072B2', '--', 's')
+    Example:
+        >>> line(1)["color"], line(1)["linestyle"], line(1)["marker"]
+        ('#0072B2', '--', 's')
     """
     return {
         "color": PALETTE[i % len(PALETTE)],
@@ -68,8 +69,9 @@ def line(i: int) -> dict[str, Any]:
 def bar(i: int) -> dict[str, Any]:
     """Keyword arguments of ``axes.bar`` for series i; the first is light gray so that hatches show on the others.
 
-    >>> bar(1)["color"], bar(1)["hatch"]
-    ('#0072B2', '///')
+    Example:
+        >>> bar(1)["color"], bar(1)["hatch"]
+        ('#0072B2', '///')
     """
     color = "#D9D9D9" if i % len(PALETTE) == 0 else PALETTE[i % len(PALETTE)]
     return {"color": color, "hatch": HATCHES[i % len(HATCHES)], "edgecolor": "black", "linewidth": 0.7}
@@ -81,8 +83,9 @@ def index(method: str) -> int:
     Raises:
         ValueError: for a method that has no look yet.
 
-    >>> index("prompt_lookup:num_tokens=5")
-    1
+    Example:
+        >>> index("prompt_lookup:num_tokens=5")
+        1
     """
     base = method.partition(":")[0]
     if base not in METHODS:
@@ -94,10 +97,11 @@ def index(method: str) -> int:
 def used() -> Iterator[None]:
     """The book's settings of matplotlib, for the length of a ``with`` block.
 
-    >>> import matplotlib as mpl
-    >>> with used():
-    ...     mpl.rcParams["svg.hashsalt"]
-    'specdec'
+    Example:
+        >>> import matplotlib as mpl
+        >>> with used():
+        ...     mpl.rcParams["svg.hashsalt"]
+        'specdec'
     """
     import matplotlib as mpl
 

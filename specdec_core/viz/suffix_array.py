@@ -55,8 +55,9 @@ class Search:
 def order(keys: Sequence[Any]) -> list[int]:
     """The suffix array: starts of the suffixes, sorted. The end of the text counts as larger than any token.
 
-    >>> order("banana")
-    [1, 3, 5, 0, 2, 4]
+    Example:
+        >>> order("banana")
+        [1, 3, 5, 0, 2, 4]
     """
     marked = [*((0, key) for key in keys), (1,)]
     return sorted(range(len(keys)), key=lambda start: marked[start:])
@@ -74,10 +75,11 @@ def search(keys: Sequence[Any], sa: Sequence[int], query: Sequence[Any], max_n: 
     Raises:
         ValueError: unless 1 <= min_n <= max_n.
 
-    >>> text = "banana"
-    >>> found = search(text, order(text), "xan", max_n=3)
-    >>> found.lo, found.hi, found.length, found.failed
-    (0, 2, 2, (3,))
+    Example:
+        >>> text = "banana"
+        >>> found = search(text, order(text), "xan", max_n=3)
+        >>> found.lo, found.hi, found.length, found.failed
+        (0, 2, 2, (3,))
     """
     if not 1 <= min_n <= max_n:
         raise ValueError(f"1 <= min_n <= max_n are needed; got min_n={min_n}, max_n={max_n}")
@@ -110,10 +112,11 @@ def _border(keys: Sequence[Any], sa: Sequence[int], pattern: list[Any], probes: 
 def tree(keys: Sequence[Any], sa: Sequence[int], found: Search, depth: int, nodes: int) -> list[tuple[Any, int, int]]:
     """The draft: (token, parent row, weight) of each node, row 0 being the root; what `drafters.REST` proposes.
 
-    >>> text = "banana"
-    >>> sa = order(text)
-    >>> tree(text, sa, search(text, sa, "a"), depth=2, nodes=3)  # of three a's two go on, and both with n a
-    [('n', 0, 2), ('a', 1, 2)]
+    Example:
+        >>> text = "banana"
+        >>> sa = order(text)
+        >>> tree(text, sa, search(text, sa, "a"), depth=2, nodes=3)  # of three a's two go on, and both with n a
+        [('n', 0, 2), ('a', 1, 2)]
     """
     rows = [list(keys[sa[i] + found.length : sa[i] + found.length + depth]) for i in range(found.lo, found.hi)]
     names = sorted({key for row in rows for key in row})

@@ -47,9 +47,10 @@ def read(past: Sequence[str], now: str, nodes: int, depth: int, factor: float) -
         past, now: tokens as characters, see `suffix_tree.as_text`; ``now`` has at least one.
         nodes, depth, factor: as for `SuffixDecoding`.
 
-    >>> drafter, draft = read(["abcx"], "abcyabcyabc", nodes=2, depth=8, factor=1.0)
-    >>> drafter.source, drafter.match_len, [(node.token, node.probability) for node in draft]
-    ('this request', 6, [('y', 1.0), ('a', 1.0)])
+    Example:
+        >>> drafter, draft = read(["abcx"], "abcyabcyabc", nodes=2, depth=8, factor=1.0)
+        >>> drafter.source, drafter.match_len, [(node.token, node.probability) for node in draft]
+        ('this request', 6, [('y', 1.0), ('a', 1.0)])
     """
     drafter = SuffixDecoding(nodes=nodes, depth=depth, factor=factor)
     for text in past:
@@ -71,12 +72,13 @@ def read(past: Sequence[str], now: str, nodes: int, depth: int, factor: float) -
 def branches(memory: Any, start: str) -> list[tuple[int, str, int]]:
     """The counted tree below ``start``: (level, label, count), a new line only where a count changes.
 
-    >>> from ..stores.suffix_memory import GrowingText
-    >>> text = GrowingText(depth=4)
-    >>> for char in "abcdabceabc":
-    ...     text.append(char)
-    >>> branches(text, "a")
-    [(0, 'bc', 3), (1, 'd', 1), (1, 'e', 1)]
+    Example:
+        >>> from ..stores.suffix_memory import GrowingText
+        >>> text = GrowingText(depth=4)
+        >>> for char in "abcdabceabc":
+        ...     text.append(char)
+        >>> branches(text, "a")
+        [(0, 'bc', 3), (1, 'd', 1), (1, 'e', 1)]
     """
     found: list[tuple[int, str, int]] = []
 

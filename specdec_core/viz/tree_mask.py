@@ -26,8 +26,9 @@ _PITCH, _LINE, _CELL = 116, 27, 15
 def layout(tree: DraftTree) -> np.ndarray:
     """(N+1, 2) column and line of each row: depth to the right, leaves one under the other, a parent amid its children.
 
-    >>> layout(DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])).tolist()
-    [[0.0, 1.25], [1.0, 0.5], [2.0, 0.0], [2.0, 1.0], [1.0, 2.0]]
+    Example:
+        >>> layout(DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])).tolist()
+        [[0.0, 1.25], [1.0, 0.5], [2.0, 0.0], [2.0, 1.0], [1.0, 2.0]]
     """
     lines, children = np.zeros(len(tree.tokens)), _children(tree)
     free = 0
@@ -57,8 +58,9 @@ def words(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> st
     Raises:
         ValueError: for a row that the tree does not have.
 
-    >>> words(DraftTree.from_paths(7, [[1, 2], [4]]), ["The", "cat", "sat", "dog"], 2, committed=5)
-    'Row 2 "sat": its path is "The · cat · sat". It sees the 5 committed tokens and rows 0, 1, 2, not row 3. Its \
+    Example:
+        >>> words(DraftTree.from_paths(7, [[1, 2], [4]]), ["The", "cat", "sat", "dog"], 2, committed=5)
+        'Row 2 "sat": its path is "The · cat · sat". It sees the 5 committed tokens and rows 0, 1, 2, not row 3. Its \
 position is 5 + 2 = 7.'
     """
     _check(tree, row)

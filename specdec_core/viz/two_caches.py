@@ -48,16 +48,18 @@ class Moment:
     def valid(self) -> int:
         """Tokens in the draft model's cache that are the text's.
 
-        >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).valid
-        3
+        Example:
+            >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).valid
+            3
         """
         return min(self.draft, self.before + self.accepted)
 
     def kinds(self) -> tuple[list[str], list[str]]:
         """Kinds of the cells of each cache, place by place from 0; "" where there is nothing.
 
-        >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).kinds()
-        (['held', 'held', 'held', 'read'], ['held', 'held', 'held', 'read+stale'])
+        Example:
+            >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).kinds()
+            (['held', 'held', 'held', 'read'], ['held', 'held', 'held', 'read+stale'])
         """
         end, target, draft = len(self.text), [], []
         for place in range(max(end, self.draft)):
@@ -70,8 +72,9 @@ class Moment:
     def words(self) -> str:
         """What has to be done to the draft model's cache.
 
-        >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).words()
-        'cut 1, read 1'
+        Example:
+            >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).words()
+            'cut 1, read 1'
         """
         return f"cut {self.draft - self.valid}, read {len(self.text) - self.valid}"
 

@@ -15,8 +15,9 @@ def find(question: str) -> Question:
     Raises:
         SpecdecError: if there is none of that id.
 
-    >>> find("01.2").name
-    'residual'
+    Example:
+        >>> find("01.2").name
+        'residual'
     """
     chapters = sorted(module.name for module in pkgutil.iter_modules(__path__))
     name = f"ch{str(question).partition('.')[0]}"
