@@ -188,24 +188,26 @@ def test_costs_are_kept_for_one_model_and_place(tmp_path, monkeypatch):
         weights_hash, dtype, device, why = "ab" * 32, torch.float32, torch.device("cpu"), "because"
 
     def lm(execution="packed", numerics="fast"):
-        return SimpleNamespace(execution=SimpleNamespace(name=execution), numerics=numerics)
+        return SimpleNamespace(loaded=Loaded, execution=SimpleNamespace(name=execution), numerics=numerics)
 
     monkeypatch.setenv("SPECDEC_HOME", str(tmp_path))
     with pytest.raises(SpecdecError, match="run `specdec costs`"):
-        kept_costs.kept(Loaded, lm())
+        kept_costs.kept(lm())
     pair = Costs(256, 7, (1, 2), (0.2, 0.3), (0.2, 0.3), (0.2, 0.3), batch=2)
     measured = Costs(256, 7, (1, 2), (0.1, 0.2), (0.1, 0.2), (0.1, 0.2), larger=(pair,))
-    path = kept_costs.keep(measured, Loaded, lm())
+    path = kept_costs.keep(measured, lm())
     assert path.is_relative_to(tmp_path)
-    assert kept_costs.kept(Loaded, lm()) == measured == kept_costs.kept_or_none(Loaded, lm())
+    assert kept_costs.kept(lm()) == measured == kept_costs.kept_or_none(lm())
     for other in (lm(numerics="invariant"), lm("eager")):
-        assert kept_costs.kept_or_none(Loaded, other) is None
+        assert kept_costs.kept_or_none(other) is None
         with pytest.raises(SpecdecError, match="run `specdec costs`"):
-            kept_costs.kept(Loaded, other)
+            kept_costs.kept(other)
     path.write_text("{")
     with pytest.raises(SpecdecError, match="cannot be read"):
-        kept_costs.kept(Loaded, lm())
-    assert kept_costs.kept_or_none(Loaded, lm()) is None
+        kept_costs.kept(lm())
+    assert kept_costs.kept_or_none(lm()) is None
+    with pytest.raises(SpecdecError, match="hash of the weights"):
+        kept_costs.kept(CachedLM(tiny("llama")))
 
 
 def test_alpha_for_inverts_the_expectation():

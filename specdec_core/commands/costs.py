@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     loaded, lm = open_model(arguments)
     measured = _measure(arguments, lm)
     uncached = costs.measure_uncached(loaded.model, [max(1, arguments.context)], arguments.repeats)
-    path = kept_costs.keep(measured, loaded, lm, uncached=uncached)
+    path = kept_costs.keep(measured, lm, uncached=uncached)
     threads = torch.get_num_threads()
     print(f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))

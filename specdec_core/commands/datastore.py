@@ -19,22 +19,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     build = actions.add_parser("build", help="build one from code, conversations, or texts of yours")
-    build.add_argument(
-        "paths", nargs="*", metavar="PATH", help="text files, folders of them, or .jsonl files"
-    )
+    build.add_argument("paths", nargs="*", metavar="PATH", help="text files, folders of them, or .jsonl files")
     build.add_argument(
         "--code", action="store_true", help="the .py files of the standard library and the installed packages"
     )
     build.add_argument(
-        "--chat", type=Path, action="append", default=[], metavar="FILE",
+        "--chat",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
         help='conversations: a .jsonl of strings, lists of token ids, or objects with "text" or "ids"',
-    )  # fmt: skip
+    )
     build.add_argument(
-        "--selfchat", action="store_true",
+        "--selfchat",
+        action="store_true",
         help="the default model's own conversations, which come with this package (see specdec train selfchat)",
-    )  # fmt: skip
+    )
     build.add_argument("--name", help="default: code, chat, or the name of the first PATH")
-    build.add_argument("--limit", type=positive, metavar="TOKENS", help="stop at so many tokens")
+    build.add_argument("--limit", type=positive, metavar="TOKENS", help="stop after this many tokens")
     _add_model(build)
 
     info = actions.add_parser("info", help="describe one, or list all")
@@ -53,19 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench = actions.add_parser("bench", help="time queries against the size of the datastore, cold and warm")
     bench.add_argument("name", help="a name, or a folder")
     bench.add_argument(
-        "--sizes", type=_sizes, default=(10**5, 10**6, 10**7), metavar="N,N,...",
+        "--sizes",
+        type=_sizes,
+        default=(10**5, 10**6, 10**7),
+        metavar="N,N,...",
         help="tokens of the smaller stores built from its beginning (default: 1e5,1e6,1e7)",
-    )  # fmt: skip
-    bench.add_argument(
-        "--queries", type=positive, default=2000, help="queries timed per size (default: 2000)"
     )
+    bench.add_argument("--queries", type=positive, default=2000, help="queries timed per size (default: 2000)")
     _add_model(bench)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", default="default", help="whose tokenizer: default, a folder, or a hub name"
-    )
+    parser.add_argument("--model", default="default", help="whose tokenizer: default, a folder, or a hub name")
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -85,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
+    from ..measure.machine import peak_resident
     from ..stores import DatastoreError, identify, place
     from ..stores.build import build
     from ..stores.texts import code_files, files_under, read_texts, tokenized
@@ -111,15 +114,9 @@ def _build(arguments: argparse.Namespace) -> int:
         conversations = selfchat(tokenizer)
     with tqdm(files, desc="Reading", unit="file", file=sys.stderr) as progress:
         documents = chain(conversations, tokenized(read_texts(progress), tokenizer))
-        store = build(
-            name, documents, vocab_size, identify(tokenizer), sources, arguments.limit, progress.write
-        )
+        store = build(name, documents, vocab_size, identify(tokenizer), sources, arguments.limit, progress.write)
     _describe(place(name), store.header)
-    peak = _peak_bytes()
-    print(
-        f"built in         {time.perf_counter() - start:.1f} s"
-        + (f", peak memory {peak / 1e9:.2f} GB" if peak else "")
-    )
+    print(f"built in         {time.perf_counter() - start:.1f} s, peak memory {peak_resident() / 1e9:.2f} GB")
     return 0
 
 
@@ -150,9 +147,7 @@ def _describe(folder: Path, header: dict[str, Any]) -> None:
         print(f"{key:16} {value:,}" if isinstance(value, int) else f"{key:16} {value}")
     tokenizer = header["tokenizer"]
     print(
-        f"tokenizer        {tokenizer['name']} ({tokenizer['fingerprint'][:12]})"
-        if tokenizer
-        else "tokenizer        -"
+        f"tokenizer        {tokenizer['name']} ({tokenizer['fingerprint'][:12]})" if tokenizer else "tokenizer        -"
     )
     print(f"sources          {', '.join(header['sources'])}")
     print("seconds          " + ", ".join(f"{key} {value:.1f}" for key, value in header["seconds"].items()))
@@ -215,13 +210,3 @@ def _tokenizer(model: str) -> Any:
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise DatastoreError(f"The tokenizer of {model!r} cannot be loaded ({first}).") from error
-
-
-def _peak_bytes() -> int:
-    """Peak resident memory of this process, or 0 where the system does not say (Windows)."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak

@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from .options import add_model_arguments, natural, open_model, temperature
+from .options import add_model_arguments, natural, number, open_model, temperature
+
+if TYPE_CHECKING:
+    from ..core.engine import Run
+    from ..model.chat import Tokenizer
 
 EXAMPLE_TASK = "edit_code"
 
@@ -18,22 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "prompt", nargs="?", metavar="PROMPT", help='"-" reads it from standard input (default: an example)'
     )
-    parser.add_argument(
-        "--method", default="prompt_lookup", help="with settings: prompt_lookup:num_tokens=5,max_n=2"
-    )
-    parser.add_argument(
-        "--raw", action="store_true", help="continue PROMPT as it is, without the chat template"
-    )
+    parser.add_argument("--method", default="prompt_lookup", help="with settings: prompt_lookup:num_tokens=5,max_n=2")
+    parser.add_argument("--raw", action="store_true", help="continue PROMPT as it is, without the chat template")
     parser.add_argument("--max-new-tokens", type=natural, default=256, metavar="N", help="default: 256")
-    parser.add_argument(
-        "--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy"
-    )
-    parser.add_argument(
-        "--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)"
-    )
-    parser.add_argument(
-        "--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)"
-    )
+    parser.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
+    parser.add_argument("--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)")
+    parser.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="STRING", help="end before this text; may be repeated"
@@ -56,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     loaded, lm = open_model(arguments, release=True)
     sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
     # They are found by the hash of the weights, which may take a while where it is not on record.
-    costs = kept_or_none(loaded, lm) if Adaptive.name in arguments.method else None
+    costs = kept_or_none(lm) if Adaptive.name in arguments.method else None
     context = context_for(lm, sampling, costs)
     try:
         answer = stream(
             lm,
-            _encode(prompt, loaded.tokenizer, arguments.raw),
+            list(loaded.tokenizer(prompt)["input_ids"]) if arguments.raw else loaded.encode(prompt),
             build(arguments.method, context),
             max_new_tokens=arguments.max_new_tokens,
             sampling=sampling,
@@ -73,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     return show(answer, loaded.tokenizer, sys.stdout)
 
 
-def show(answer: Any, tokenizer: Any, out: TextIO) -> int:
+def show(answer: Run, tokenizer: Tokenizer, out: TextIO) -> int:
     """Print an `engine.Run` while it runs, then one line about it; the exit status is 130 after Ctrl-C.
 
     Accepted tokens are underlined and colored on a terminal, in brackets elsewhere or where NO_COLOR is set.
@@ -99,7 +93,7 @@ def show(answer: Any, tokenizer: Any, out: TextIO) -> int:
     return status
 
 
-def marked(answer: Any, tokenizer: Any) -> Iterator[tuple[str, bool]]:
+def marked(answer: Run, tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
     """Pieces of text as they can be shown, each with whether it was drafted and accepted.
 
     Text that a stop string may still take back, or whose bytes are not complete, waits for a later step.
@@ -152,17 +146,5 @@ def _prompt(given: str | None) -> str:
     return text.removesuffix("\n")
 
 
-def _encode(prompt: str, tokenizer: Any, raw: bool) -> list[int]:
-    from ..race.workloads import encode
-
-    return list(tokenizer(prompt)["input_ids"]) if raw else encode(prompt, tokenizer)
-
-
 def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a number above 0, at most 1")
-    return value
+    return number(text, lambda value: 0 < value <= 1, "a number above 0, at most 1")

@@ -15,10 +15,14 @@ from .options import natural, positive
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="FILE|FOLDER", help="a submitted notebook, or a folder of them")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="scores, .csv or .json; an interrupted run that has "
-                        "one goes on where it was")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="scores, .csv or .json; an interrupted run that has one goes on where it was",
+    )
     parser.add_argument("--report", choices=("html",), help="also a page to read, beside the scores")
-    parser.add_argument("--jobs", type=positive, metavar="N", help="submissions at a time (default: one a processor)")
+    parser.add_argument("--jobs", type=positive, metavar="N", help="submissions at a time (default: one per processor)")
     parser.add_argument("--seed", type=natural, help="of the inputs, to repeat a grading (default: unpredictable)")
     limits = parser.add_argument_group("limits of a submission")
     limits.add_argument("--cell-seconds", type=positive, default=20, metavar="S", help="for one cell (default: 20)")

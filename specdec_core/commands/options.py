@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..model.lm import CachedLM
+    from ..model.loaded import LoadedModel
 
 EXECUTIONS = ("auto", "eager", "packed", "compiled")  # execution.CHOICES, without importing torch
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 
-def add_model_arguments(
-    parser: argparse.ArgumentParser, numerics: tuple[str, ...] = ("fast", "invariant")
-) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, numerics: tuple[str, ...] = ("fast", "invariant")) -> None:
     """--model, --dtype, --device, --threads, --execution, --numerics."""
     group = parser.add_argument_group("model")
-    group.add_argument(
-        "--model", default="default", help="default, a folder, or a hub name (default: default)"
-    )
-    group.add_argument(
-        "--dtype", default="auto", choices=DTYPES, help="default: what is fast and correct here"
-    )
+    group.add_argument("--model", default="default", help="default, a folder, or a hub name (default: default)")
+    group.add_argument("--dtype", default="auto", choices=DTYPES, help="default: what is fast and correct here")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
     group.add_argument("--threads", type=positive, help="CPU threads of torch (default: torch's choice)")
     group.add_argument(
-        "--execution", default="auto", choices=EXECUTIONS,
+        "--execution",
+        default="auto",
+        choices=EXECUTIONS,
         help="packed: weights laid out for this CPU; compiled: by torch; eager: transformers' own modules "
         "(default: auto, packed where possible)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--numerics", default="fast", choices=numerics,
+        "--numerics",
+        default="fast",
+        choices=numerics,
         help="invariant: logits are the same bits whatever was drafted (slower; default: fast)",
-    )  # fmt: skip
+    )
 
 
-def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[Any, Any]:
+def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[LoadedModel, CachedLM]:
     """The `LoadedModel` and its `CachedLM`; says on stderr what was chosen and why.
 
     With ``release`` the weights are held once: of the two, only the `CachedLM` can then run.
@@ -74,21 +78,20 @@ def _at_least(text: str, least: int) -> int:
 
 def temperature(text: str) -> float:
     """An argparse type: a finite number of at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of at least 0 (0 is greedy)")
-    return value
+    return number(text, lambda value: 0 <= value < math.inf, "a number of at least 0 (0 is greedy)")
 
 
 def minutes(text: str) -> float:
     """An argparse type: a finite number above 0."""
+    return number(text, lambda value: 0 < value < math.inf, "a number of minutes above 0")
+
+
+def number(text: str, accepts: Callable[[float], bool], expected: str) -> float:
+    """The number that a text spells, if it is one that is accepted."""
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a number of minutes above 0")
+        value = math.nan
+    if not accepts(value):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected {expected}")
     return value

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .options import add_model_arguments, open_model, positive
+
+if TYPE_CHECKING:
+    from ..measure import Limits, Profile
+    from ..model.lm import CachedLM
 
 TASK = "edit_code"
 METHOD = "prompt_lookup"
@@ -16,9 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=positive, default=64, metavar="N", help="to decode (default: 64)")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="of every run (default: 3)")
     parser.add_argument(
-        "--memory", action="store_true",
+        "--memory",
+        action="store_true",
         help="instead: peak memory and loading time in a fresh process; both bfloat16 and float32 by default",
-    )  # fmt: skip
+    )
     add_model_arguments(parser, numerics=("fast", "invariant", "both"))
 
 
@@ -30,7 +35,7 @@ def _memory(arguments: argparse.Namespace) -> int:
     from ..measure.footprint import measure_memory, table
     from ..race.workloads import own
 
-    prompt = own("edit_code", limit=1)[0].turns[0]
+    prompt = own(TASK, limit=1)[0].turns[0]
     dtypes = ("bfloat16", "float32") if arguments.dtype == "auto" else (arguments.dtype,)
     how = (arguments.execution, arguments.tokens)
     print(table([measure_memory(prompt, arguments.model, dtype, *how) for dtype in dtypes]))
@@ -42,15 +47,15 @@ def _time(arguments: argparse.Namespace) -> int:
 
     from ..measure import limits, machine
     from ..model import invariance
-    from ..race.workloads import encode, own
+    from ..race.workloads import own
 
     both = arguments.numerics == "both"
     arguments.numerics = "fast" if both else arguments.numerics
     loaded, lm = open_model(arguments, release=True)
     question = own(TASK, limit=1)[0]
-    prompt = encode(question.turns[0], loaded.tokenizer)
+    prompt = loaded.encode(question.turns[0])
     measured = limits.measure_limits(loaded.device, loaded.dtype)
-    profiles = _profiles(lm, prompt, loaded, arguments)
+    profiles = _profiles(lm, prompt, arguments)
     threads, dtype = torch.get_num_threads(), str(loaded.dtype).removeprefix("torch.")
     print(f"{loaded.label}, {dtype}, {lm.execution.name}, {lm.numerics}, {threads} thread{'s' * (threads != 1)}")
     print(machine.in_words(machine.describe(loaded.device)))
@@ -63,31 +68,32 @@ def _time(arguments: argparse.Namespace) -> int:
         lm.numerics = "invariant"
         lm.shape = invariance.find(lm)
         shape = lm.shape
-        print(f"\nnumerics=invariant, {shape.width} rows a forward, keys in blocks of {shape.block}, "
-              f"attention in tiles of {shape.tile} rows:")  # fmt: skip
-        for fast, exact in zip(profiles, _profiles(lm, prompt, loaded, arguments), strict=True):
+        print(
+            f"\nnumerics=invariant, {shape.width} rows per forward, keys in blocks of {shape.block}, "
+            f"attention in tiles of {shape.tile} rows:"
+        )
+        for fast, exact in zip(profiles, _profiles(lm, prompt, arguments), strict=True):
             ratio = exact.seconds / fast.seconds
-            print(f"  {fast.drafter}: {1e3 * exact.seconds:.2f} ms a step, {ratio:.2f} times the fast one")
+            print(f"  {fast.drafter}: {1e3 * exact.seconds:.2f} ms per step, {ratio:.2f} times the fast one")
     return 0
 
 
-def _profiles(lm: Any, prompt: Sequence[int], loaded: Any, arguments: argparse.Namespace) -> list[Any]:
+def _profiles(lm: CachedLM, prompt: Sequence[int], arguments: argparse.Namespace) -> list[Profile]:
     """Of an autoregressive step, and of a step with a draft."""
     from ..core.null import NullDrafter
-    from ..core.stopping import Stop
     from ..drafters.methods import Context, build
     from ..measure.profiling import profile
 
     lookup = build(METHOD, Context(lm))
-    run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": Stop(loaded.stop_ids)}
+    run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": lm.loaded.stop}
     return [
         profile(lm, prompt, NullDrafter(), **run),
         profile(lm, prompt, lookup, drafted=True, **run),
     ]
 
 
-def table(profiles: Sequence[Any], limits: Any) -> str:
-    """A step by part, three columns a profile: milliseconds, the share of the step, and the part's own limit.
+def table(profiles: Sequence[Profile], limits: Limits) -> str:
+    """A step by part, three columns per profile: milliseconds, the share of the step, and the part's own limit.
 
     Rows below "forward" are what lies outside the target's forward.
     """
@@ -117,14 +123,14 @@ def table(profiles: Sequence[Any], limits: Any) -> str:
     return "\n".join(lines)
 
 
-def words(one: Any, limits: Any) -> str:
-    """How near a forward comes to the memory limit, and what stands between."""
+def words(one: Profile, limits: Limits) -> str:
+    """How near a forward comes to the memory limit, and which parts keep it away."""
     from ..measure.profiling import ATTENTION, OTHER
 
     weights = sum(work.bytes for part, work in one.work.items() if part != ATTENTION)
     forward, least = one.phases["forward"], one.limit(limits)
     lines = [
-        f"{weights / 1e6:.0f} MB of weights are read a forward: at least {1e3 * weights / limits.bandwidth:.2f} ms,",
+        f"{weights / 1e6:.0f} MB of weights are read per forward: at least {1e3 * weights / limits.bandwidth:.2f} ms,",
         f"with keys and values {1e3 * least:.2f} ms; over {one.rows:.0f} row it takes {1e3 * forward:.2f} ms, "
         f"{least / forward:.0%} of the memory limit.",
     ]
@@ -133,9 +139,9 @@ def words(one: Any, limits: Any) -> str:
             part: seconds - (one.work[part].limit(limits) if part in one.work else 0)
             for part, seconds in one.parts.items()
         }
-        lines.append("What stands between, ms over each part's own limit:")
+        lines.append("Milliseconds that each part takes beyond its own limit:")
         lines += [f"  {1e3 * gaps[part]:6.2f}  {part}" for part in sorted(gaps, key=gaps.get, reverse=True)]
-        lines.append("The costliest calls of torch besides products with weights:")
+        lines.append("The costliest calls of torch besides products with weights, ms:")
         small = [call for call in one.calls if call[0] in (ATTENTION, OTHER)][:5]
         lines += [f"  {1e3 * spent:6.2f}  {name}, {count:.0f} calls" for _, name, count, spent in small]
     return "\n".join(lines)

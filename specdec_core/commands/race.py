@@ -150,7 +150,7 @@ def _race(
     loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
     rivals = _rivals(arguments, methods, questions, loaded)
     sampling = Sampling(temperature=arguments.temperature)
-    costs = kept_or_none(loaded, lm)
+    costs = kept_or_none(lm)
     result = compare(
         lm,
         questions,

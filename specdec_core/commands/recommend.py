@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     questions = own() if arguments.questions is None else read_questions(arguments.questions)
     begun = perf_counter()
     loaded, lm = open_model(arguments, release=True)
-    costs = _costs(loaded, lm)
+    costs = _costs(lm)
     advice = recommend(
         lm,
         questions,
@@ -71,16 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if advice.stopped == INTERRUPTED else 0
 
 
-def _costs(loaded: Any, lm: Any) -> Any:
+def _costs(lm: Any) -> Any:
     """t(q): kept from before, or measured now."""
     from ..measure import costs, kept_costs
 
-    if found := kept_costs.kept_or_none(loaded, lm):
+    if found := kept_costs.kept_or_none(lm):
         return found
     print("measuring t(q), the time of a forward over q tokens", file=sys.stderr)
     context = min(256, lm.max_length // 2)
     found = costs.measure_costs(lm, [q for q in costs.WIDTHS if context + q <= lm.max_length], context)
-    kept_costs.keep(found, loaded, lm)
+    kept_costs.keep(found, lm)
     return found
 
 

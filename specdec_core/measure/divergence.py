@@ -23,7 +23,7 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
 
 
 def agreement(lm: LanguageModel, pairs: Sequence[tuple[Sequence[int], list[int], list[int]]]) -> str:
-    """In words: how many answers are ordinary decoding's, and how near the two best logits were where the others diverge.
+    """In words: how many answers are those of ordinary decoding, and how near a tie was where the others diverge.
 
     Args:
         pairs: (prompt, ordinary answer, other answer), all token ids.

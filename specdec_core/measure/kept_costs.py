@@ -6,35 +6,34 @@ import json
 import re
 from datetime import date
 from pathlib import Path
-from typing import Any
 
+import torch
+
+from ..base import files
 from ..base.errors import SpecdecError
+from ..model.fetch import home
+from ..model.lm import CachedLM
+from ..model.loaded import LoadedModel
+from . import machine
 from .costs import Costs
 
 
-def place(loaded: Any, lm: Any) -> Path:
+def place(lm: CachedLM) -> Path:
     """Where costs are kept: one file for each model, dtype, device, number of threads, execution and numerics.
 
-    Args:
-        loaded: a `models.LoadedModel`.
-        lm: its `CachedLM`.
+    Raises:
+        SpecdecError: for a model that was not loaded by `load`, whose weights have no hash.
     """
-    import torch
-
-    from ..model.fetch import home
-
+    loaded = _loaded(lm)
     device = torch.cuda.get_device_name(loaded.device) if loaded.device.type == "cuda" else str(loaded.device)
     dtype, threads = str(loaded.dtype).removeprefix("torch."), f"{torch.get_num_threads()}threads"
     name = "-".join((loaded.weights_hash[:16], dtype, device, threads, lm.execution.name, lm.numerics))
     return home() / "costs" / f"{re.sub('[^A-Za-z0-9-]', '_', name)}.json"
 
 
-def keep(costs: Costs, loaded: Any, lm: Any, **also: Costs) -> Path:
+def keep(costs: Costs, lm: CachedLM, **also: Costs) -> Path:
     """Keep the costs, and others under names of their own, with what they were measured on; returns the file."""
-    from ..base import files
-    from . import machine
-
-    path = place(loaded, lm)
+    loaded, path = _loaded(lm), place(lm)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "weights_sha256": loaded.weights_hash,
@@ -51,13 +50,13 @@ def keep(costs: Costs, loaded: Any, lm: Any, **also: Costs) -> Path:
     return path
 
 
-def kept(loaded: Any, lm: Any) -> Costs:
+def kept(lm: CachedLM) -> Costs:
     """The costs measured earlier for what `place` tells apart.
 
     Raises:
         SpecdecError: if there are none, or the file cannot be read.
     """
-    path = place(loaded, lm)
+    path = place(lm)
     try:
         return Costs.from_json(json.loads(path.read_text(encoding="utf-8"))["costs"])
     except FileNotFoundError as error:
@@ -66,9 +65,15 @@ def kept(loaded: Any, lm: Any) -> Costs:
         raise SpecdecError(f"{path} cannot be read ({error}); run `specdec costs` to measure again") from error
 
 
-def kept_or_none(loaded: Any, lm: Any) -> Costs | None:
+def kept_or_none(lm: CachedLM) -> Costs | None:
     """As `kept`, but None where nothing was kept or it cannot be read."""
     try:
-        return kept(loaded, lm)
+        return kept(lm)
     except SpecdecError:
         return None
+
+
+def _loaded(lm: CachedLM) -> LoadedModel:
+    if lm.loaded is None:
+        raise SpecdecError("costs are kept by the hash of the weights; make the model of `load()`: CachedLM(load(...))")
+    return lm.loaded

@@ -127,7 +127,7 @@ class PeakMemory:
     def bytes(self) -> int:
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
-        return _peak_resident()
+        return peak_resident()
 
 
 def _forget_peak() -> bool:
@@ -140,7 +140,8 @@ def _forget_peak() -> bool:
     return True
 
 
-def _peak_resident() -> int:
+def peak_resident() -> int:
+    """Bytes of this process's largest resident set so far, or since `PeakMemory.reset` where the system allows it."""
     if sys.platform == "win32":
         import psutil
 

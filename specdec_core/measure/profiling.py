@@ -23,6 +23,8 @@ from ..core.contract import Drafter, LMOutput
 from ..core.engine import stream
 from ..core.tree import DraftTree
 from ..model import cache
+from ..model.execution.llama import Stack
+from ..model.lm import CachedLM
 from ..theory import roofline
 from .limits import Limits
 
@@ -100,7 +102,7 @@ class Profile:
 
 
 def profile(
-    lm: Any,
+    lm: CachedLM,
     prompt: Sequence[int],
     drafter: Drafter,
     max_new_tokens: int = 64,
@@ -112,7 +114,7 @@ def profile(
     """Decode ``prompt`` and take the mean step apart. Of each step, the median of the repeats counts.
 
     Args:
-        lm: a `CachedLM`. Its forward is not split if it is compiled.
+        lm: the target. Its forward is not split if it is compiled.
         drafter: the method; decoding is greedy unless ``options`` say otherwise.
         max_new_tokens: the first step is not counted, so at least 2.
         repeats: of each of the two runs, at least 1.
@@ -181,7 +183,7 @@ def _timed(lm, prompt, drafter, drafted, clock, options) -> list[Calls]:
 class _Watched:
     """A language model whose forwards are taken apart call by call."""
 
-    def __init__(self, lm: Any, clock: Callable[[], float]):
+    def __init__(self, lm: CachedLM, clock: Callable[[], float]):
         self._lm, self._clock = lm, clock
         self.forwards: list[tuple[DraftTree, Calls]] = []
 
@@ -253,7 +255,7 @@ def _called_by_cache() -> bool:
     return frame.f_globals is cache.__dict__
 
 
-def _weights_work(stack: Any, rows: float) -> dict[str, Work]:
+def _weights_work(stack: Stack, rows: float) -> dict[str, Work]:
     """The products of a `llama.Stack` for ``rows`` rows."""
     layers = [m for layer in stack.layers for m in (layer.qkv, layer.out, layer.gate, layer.up, layer.down)]
     work = {}

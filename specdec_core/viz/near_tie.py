@@ -40,9 +40,9 @@ def reading(best: float, gap: float, shift: float, format: str) -> str:
 
     Example:
         >>> reading(20.3, 0.04, 0.06, "bfloat16")
-        'In bfloat16 the numbers near 20.3 lie 0.125 apart. A = 20.3 is stored as 20.25, B = 20.26 as 20.25: an exact \
-tie, and A wins by its lower id. In the other forward B comes out 0.06 higher and is stored as 20.375: B wins. The token \
-turns.'
+        'In bfloat16 the numbers near 20.3 lie 0.125 apart. A = 20.3 is stored as 20.25, B = 20.26 as \
+20.25: an exact tie, and A wins by its lower id. In the other forward B comes out 0.06 higher and is stored as \
+20.375: B wins. The token turns.'
     """
     a, b, other = stored(best, gap, shift, format)
     first = "an exact tie, and A wins by its lower id" if a == b else "A wins" if a > b else "B wins"
