@@ -3,11 +3,11 @@
     python benchmarks/replay.py --answers answers.json --methods prompt_lookup,suffix_decoding,adaptive
     python benchmarks/replay.py --answers answers.json --slopes 0.05,0.5 --tasks session,write_code
 
-Greedy answers do not depend on the drafter. So they are recorded once, in FILE, and each method then decodes against
-the record: no forward is run, and what is counted, rows and tokens of every step, is what a live run would have. A
-table for each slope s says, by task, how many times faster that would be than autoregressive decoding if a forward
-of q rows took 1 + s (q - 1), and nothing else took time. Slope 0.01 is that of a large accelerator, 0.05 of a small
-model on a CPU.
+Greedy answers do not depend on the drafter. So they are recorded once, in FILE, and each method then decodes with the
+record in the target's place (`Recorded`): no forward is run, and the steps counted are those of a live run. A table
+for each slope s says, by task, how many times faster that would be than autoregressive decoding if a forward of q
+rows took 1 + s (q - 1), and nothing else took time. Slope 0.01 is that of a large accelerator, 0.05 of a small model
+on a CPU.
 
 Only for drafters that read tokens alone: what the target would have said after a wrong token is not in the record.
 """
@@ -18,21 +18,19 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
 from tqdm import tqdm
 
+from specdec_core import Recorded, generate
 from specdec_core.commands import options
-from specdec_core.core.engine import generate
-from specdec_core.core.stopping import Stop
+from specdec_core.core import Steps
 from specdec_core.drafters import Jacobi, Lookahead
 from specdec_core.drafters.methods import BASELINE, build, check, parse, split
 from specdec_core.measure import context_for
 from specdec_core.measure.costs import Costs
-from specdec_core.race.replay import Replayed, replay
-from specdec_core.race.workloads import TASKS, conversation, own
+from specdec_core.race import TASKS, conversation, geometric_mean, own
 
 WIDEST = 257  # rows up to which a slope is a straight line
 
@@ -40,24 +38,24 @@ WIDEST = 257  # rows up to which a slope is a straight line
 def record(arguments) -> dict:
     """Greedy answers to the own prompts of some tasks, and V."""
     loaded, lm = options.open_model(arguments)
-    stop, answers = Stop(loaded.stop_ids), []
+    answers = []
+
+    def answer(ids):
+        return generate(lm, ids, max_new_tokens=arguments.max_new_tokens, stop=loaded.stop).tokens
+
     for question in tqdm(own(arguments.tasks)):
-
-        def answer(ids):
-            return generate(lm, ids, max_new_tokens=arguments.max_new_tokens, stop=stop).tokens
-
         for turn in conversation(question, loaded.tokenizer, answer):
-            answers.append({"id": question.id, "task": question.task, "turn": turn.index,
-                            "prompt": turn.prompt_ids, "tokens": turn.answer_ids})  # fmt: skip
+            kept = {"prompt": turn.prompt_ids, "tokens": turn.answer_ids}
+            answers.append({"id": question.id, "task": question.task, "turn": turn.index, **kept})
     return {"vocab_size": lm.vocab_size, "answers": answers}
 
 
-def by_task(answers: list[dict], drafter) -> dict[str, list[Replayed]]:
+def by_task(answers: list[dict], drafter) -> dict[str, Steps]:
     """task -> its steps. The drafter keeps its memory from answer to answer."""
-    steps = defaultdict(list)
+    traces = defaultdict(list)
     for answer in answers:
-        steps[answer["task"]] += replay(answer["prompt"], answer["tokens"], drafter)
-    return steps
+        traces[answer["task"]].append(Recorded(answer["prompt"], answer["tokens"]).replay(drafter))
+    return {task: Steps.of(found) for task, found in traces.items()}
 
 
 def line(slope: float) -> Costs:
@@ -98,12 +96,8 @@ def main() -> int:
         for name in methods:
             if name not in steps or parse(name)[0] == "adaptive":  # it alone depends on t(q)
                 steps[name] = by_task(answers, build(name, context_for(lm, costs=costs, tokenizer=tokenizer)))
-            gains = [
-                sum(tokens for _, tokens in steps[name][task]) / sum(costs.t(rows) for rows, _ in steps[name][task])
-                for task in tasks
-            ]
-            mean = prod(gains) ** (1 / len(gains))
-            print(f"{name:40}" + "".join(f"{gain:10.2f}" for gain in [*gains, mean]), flush=True)
+            gains = [steps[name][task].tokens_per_call / steps[name][task].mean(costs.t) for task in tasks]
+            print(f"{name:40}" + "".join(f"{gain:10.2f}" for gain in [*gains, geometric_mean(gains)]), flush=True)
     return 0
 
 

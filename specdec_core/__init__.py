@@ -32,6 +32,7 @@ __getattr__, __dir__ = face(
         ".base.errors": ["SpecdecError"],
         ".core.contract": ["Budget"],
         ".core.engine": ["generate", "stream"],
+        ".core.recorded": ["Recorded"],
         ".core.rng": ["Rng", "enumerate_law", "total_variation"],
         ".core.sampling": ["Sampling"],
         ".core.stopping": ["Stop"],

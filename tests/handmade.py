@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from specdec_core.core.rng import Rng
-from specdec_core.core.rules import verify
+from specdec_core.core.rules import Greedy, verify
 from specdec_core.core.trace import PHASES, Step, Trace
 from specdec_core.core.tree import DraftTree
 from specdec_core.drafters.methods import BASELINE
@@ -32,7 +32,7 @@ def step(drafted=(), accepted=(), parents=None, scratch=(), seconds=20e-6):
     tree = DraftTree([0, *drafted], np.arange(-1, rows - 1) if parents is None else parents, candidate=candidate)
     target = np.zeros(rows, int)
     target[tree.parents[list(accepted)]] = tree.tokens[list(accepted)]
-    made = verify(target, tree, Rng(0))
+    made = verify(Greedy(target), tree, Rng(0))
     assert made.path == (0, *accepted)
     return Step(1, tree, made, made, timed(seconds))
 

@@ -5,19 +5,20 @@ import re
 
 import pytest
 
+from specdec_core.core.trace import Steps
 from specdec_core.measure.costs import Costs
 from specdec_core.viz import choosing, figures
-from specdec_core.viz.choosing import Steps
 
 TIMES = (1.0, 1.4)
 PLAIN = Costs(0, 1, (1, 5), TIMES, TIMES, TIMES)
 BATCHED = Costs(0, 1, (1, 5), TIMES, TIMES, TIMES, larger=(
     Costs(0, 1, (1, 5), (1.2, 3.0), (1.2, 3.0), (1.2, 3.0), batch=4),))  # fmt: skip
-METHODS = {"chain": Steps((5,) * 10, 25, 0.1, model=True), "lookup": Steps((1,) * 5 + (5,) * 5, 15, 0.0)}
+DRAFT = {"draft": 0.1}  # seconds
+METHODS = {"chain": Steps({5: 10}, {}, 25, seconds=DRAFT, has_model=True), "lookup": Steps({5: 5}, {1: 5}, 15)}
 
 
 def test_no_draft_is_no_gain_at_any_batch():
-    nothing = Steps((1,) * 7, 7, 0.0)
+    nothing = Steps({}, {1: 7}, 7)
     assert [choosing.speedup(nothing, BATCHED, B) for B in (1, 4)] == pytest.approx([1, 1])
 
 
@@ -28,7 +29,7 @@ def test_tokens_over_time_by_hand():
 
 
 def test_a_search_is_made_for_one_sequence_after_the_other():
-    search = Steps((5,), 2, 0.1)
+    search = Steps({5: 1}, {}, 2, seconds=DRAFT)
     assert choosing.speedup(search, BATCHED, 4) == pytest.approx(2 / (2.5 + 4 * 0.1 / 1.2))
 
 
@@ -42,13 +43,18 @@ def test_rows_of_different_sequences_share_a_forward():
 def test_the_break_even_batch_of_a_roofline():
     """τ = 3 in 6 rows, ridge at 40: no loss up to B = τ R / q = 20."""
     costs = choosing.roofline(40, batches=(1, 4, 20, 21, 64))
-    gains = [choosing.speedup(Steps((6,), 3, 0.0), costs, B) for B in (1, 4, 20, 21, 64)]
+    gains = [choosing.speedup(Steps({6: 1}, {}, 3), costs, B) for B in (1, 4, 20, 21, 64)]
     assert gains == pytest.approx([3, 3, 1, 20 / 21, 0.5])
 
 
+def test_a_draft_keeps_its_price_on_a_roofline_in_the_seconds_of_another_machine():
+    search = Steps({6: 1}, {}, 3, seconds={"draft": 0.5})
+    assert choosing.speedup(search, choosing.roofline(40, t_1=2.0)) == pytest.approx(3 / 1.25)
+
+
 def test_what_was_not_measured_is_left_out_and_said():
-    assert math.isnan(choosing.speedup(Steps((9,), 3, 0.0), PLAIN))
-    methods = {**METHODS, "wide": Steps((9,), 3, 0.0)}
+    assert math.isnan(choosing.speedup(Steps({9: 1}, {}, 3), PLAIN))
+    methods = {**METHODS, "wide": Steps({9: 1}, {}, 3)}
     assert [name for name, _ in choosing.ranking(methods, PLAIN, 1)] == ["chain", "lookup"]
     assert "Of 1 the forward was not measured so wide." in choosing.reading("math", methods, PLAIN, 1)
 
@@ -59,13 +65,13 @@ def test_where_nothing_gains_it_says_so():
 
 
 def test_bars_are_ordered_and_losses_hatched():
-    (axes,) = choosing.draw("edit_code", METHODS | {"bad": Steps((5,), 1, 0.0)}, PLAIN, 1).axes
+    (axes,) = choosing.draw("edit_code", METHODS | {"bad": Steps({5: 1}, {}, 1)}, PLAIN, 1).axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["chain", "lookup", "bad"]
     assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, False, True]
 
 
 def test_a_bar_that_neither_gains_nor_loses_looks_like_neither():
-    methods = {"up": Steps((1,), 2, 0.0), "even": Steps((1,), 1, 0.0), "down": Steps((5,), 1, 0.0)}
+    methods = {"up": Steps({}, {1: 1}, 2), "even": Steps({}, {1: 1}, 1), "down": Steps({5: 1}, {}, 1)}
     (axes,) = choosing.draw("math", methods, PLAIN, 1).axes
     up, even, down = axes.patches
     assert [bool(bar.get_hatch()) for bar in (up, even, down)] == [False, False, True]

@@ -8,6 +8,7 @@ __getattr__, __dir__ = face(
         ".contract": ["Budget", "Choices", "Drafter", "DrafterBase", "LanguageModel", "LMOutput"],
         ".engine": ["Generation", "Run", "generate", "one_by_one", "stream", "together"],
         ".null": ["NullDrafter"],
+        ".recorded": ["Recorded"],
         ".rng": ["Rng", "enumerate_law", "pick_at", "spawn", "total_variation"],
         ".rules": [
             "Greedy", "Lossless", "Trial", "Verdict", "accept_probability", "clip", "residual", "verify", "without",

@@ -8,7 +8,7 @@ nodes behind a rejection were never tested.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -242,6 +242,11 @@ class Steps:
     def tokens_per_call(self) -> float:
         """tau: tokens per step, the bonus or correction token included."""
         return self.tokens / (self.hits + self.misses)
+
+    def mean(self, t: Callable[[int], float]) -> float:
+        """The mean over the steps of what ``t`` gives for the rows of a step, such as `Costs.t`."""
+        rows = [*self.hit_rows.items(), *self.miss_rows.items()]
+        return sum(count * t(q) for q, count in rows) / (self.hits + self.misses)
 
     @property
     def alphas(self) -> list[float]:

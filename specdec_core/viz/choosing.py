@@ -1,46 +1,24 @@
 """Choosing among methods: what each one's recorded steps would gain with other tasks, batches and costs of a forward.
 
-A method is its steps: rows, tokens, and the time of drafting in units of t(1). With B sequences in a forward a step of
-the batch has the rows of B such steps, drawn from those recorded, one next to the other without padding.
+A method is its steps: rows, tokens, and the time of drafting. With B sequences in a forward a step of the batch has the
+rows of B such steps, drawn from those recorded, one next to the other without padding.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import theory
+from ..core.trace import Steps
 from ..measure.costs import Costs
 from . import figures, style
 from .fallback import show
 
 DRAWS = 200  # steps of a batch
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The decode steps of one method on one task.
-
-    Attributes:
-        rows: of the target's forward, in each step.
-        tokens: emitted by all steps.
-        draft: time of drafting in a step, over t(1).
-        model: whether a model drafts, whose forwards take a batch as the target's do; a search is made for one
-            sequence after the other.
-    """
-
-    rows: tuple[int, ...]
-    tokens: int
-    draft: float
-    model: bool = False
-
-    @property
-    def tau(self) -> float:
-        """Tokens a step."""
-        return self.tokens / len(self.rows)
 
 
 def speedup(steps: Steps, costs: Costs, B: int = 1) -> float:
@@ -51,33 +29,46 @@ def speedup(steps: Steps, costs: Costs, B: int = 1) -> float:
         costs: t(q, B).
         B: sequences in a forward, at least 1.
 
-    >>> costs = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
-    >>> round(speedup(Steps((1, 5), 4, draft=0.05), costs), 4)  # 2 tokens in (1 + 1.4) / 2 + 0.05
-    1.6
+    Example:
+        >>> costs = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
+        >>> steps = Steps({5: 1}, {1: 1}, tokens=4, seconds={"draft": 0.05})
+        >>> round(speedup(steps, costs), 4)  # 2 tokens in (1 + 1.4) / 2 + 0.05
+        1.6
     """
-    rows = np.array(steps.rows, float)[:, None]
-    if B > 1:
-        rows = np.random.default_rng(0).choice(np.array(steps.rows, float), (DRAWS, B))
     try:
-        forward = np.mean([costs.t(q, B) for q in rows.mean(1)]) / costs.t(1, B)
-        # One row of each of B sequences takes the target t(1, B), and a drafter's model as many times longer.
-        draft = steps.draft * (1 if steps.model else B * costs.t(1) / costs.t(1, B))
+        forward = steps.mean(costs.t) if B == 1 else np.mean([costs.t(q, B) for q in _batch_rows(steps, B)])
+        # One row of each of B sequences takes the target t(1, B), and a drafter's model as many times longer; a
+        # search is made for one sequence after the other.
+        draft = steps.draft_seconds * (costs.t(1, B) / costs.t(1) if steps.has_model else B)
+        return float(steps.tokens_per_call * costs.t(1, B) / (forward + draft))
     except ValueError:
         return float("nan")
-    return float(steps.tau / (forward + draft))
 
 
-def roofline(ridge: float, batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), widest: int = 65) -> Costs:
-    """Costs of a machine where rows are free up to ``ridge`` of them and in proportion beyond, in units of t(1).
+def _batch_rows(steps: Steps, B: int) -> np.ndarray:
+    """(DRAWS,) rows per sequence of forwards in which B sequences take a step each."""
+    counts = Counter(steps.hit_rows) + Counter(steps.miss_rows)
+    rows, weights = np.array(sorted(counts.items()), float).T
+    return np.random.default_rng(0).choice(rows, (DRAWS, B), p=weights / weights.sum()).mean(1)
 
-    >>> costs = roofline(40)
-    >>> costs.t(8), costs.t(8, B=4), costs.t(8, B=16)
-    (1.0, 1.0, 3.2)
+
+def roofline(
+    ridge: float, t_1: float = 1.0, batches: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), widest: int = 65
+) -> Costs:
+    """Costs of a machine where rows are free up to ``ridge`` of them and in proportion beyond.
+
+    Args:
+        t_1: seconds of a forward of one row. With that of another machine, drafting keeps its price relative to it.
+
+    Example:
+        >>> costs = roofline(40)
+        >>> costs.t(8), costs.t(8, B=4), costs.t(8, B=16)
+        (1.0, 1.0, 3.2)
     """
     widths = tuple(range(1, widest + 1))
     parts = []
     for B in batches:
-        times = tuple(theory.roofline(q * B, 1.0, 1.0, 1.0, 2 * ridge) for q in widths)
+        times = tuple(t_1 * theory.roofline(q * B, 1.0, 1.0, 1.0, 2 * ridge) for q in widths)
         parts.append(Costs(0, 1, widths, times, times, times, batch=B))
     return Costs(0, 1, widths, *(parts[0].median,) * 3, batch=parts[0].batch, larger=tuple(parts[1:]))
 
@@ -91,24 +82,24 @@ def ranking(methods: Mapping[str, Steps], costs: Costs, B: int) -> list[tuple[st
 def reading(task: str, methods: Mapping[str, Steps], costs: Costs, B: int) -> str:
     """The ranking in words.
 
-    >>> steps = {"a": Steps((5,), 3, 0.0), "b": Steps((5,), 1, 0.0)}
-    >>> reading("math", steps, roofline(40), 1)
-    'math, B = 1: a is fastest, 3.00 times as fast as no draft. 1 of 2 methods gain.'
+    Example:
+        >>> steps = {"a": Steps({5: 1}, {}, tokens=3), "b": Steps({5: 1}, {}, tokens=1)}
+        >>> reading("math", steps, roofline(40), 1)
+        'math, B = 1: a is fastest, 3.00 times as fast as no draft. 1 of 2 methods gain.'
     """
     order = ranking(methods, costs, B)
     gain = sum(round(value, 2) > 1 for _, value in order)
     best, value = order[0] if order else ("", 0.0)
-    words = (
-        f"{_plain(best)} is fastest, {value:.2f} times as fast as no draft." if gain
-        else "no method gains: decode without a draft."
-    )  # fmt: skip
+    words = "no method gains: decode without a draft."
+    if gain:
+        words = f"{_plain(best)} is fastest, {value:.2f} times as fast as no draft."
     unknown = len(methods) - len(order)
     more = f" Of {unknown} the forward was not measured so wide." if unknown else ""
     return f"{_plain(task)}, B = {B}: {words} {gain} of {len(order)} methods gain.{more}"
 
 
 def draw(task: str, methods: Mapping[str, Steps], costs: Costs, B: int) -> Any:
-    """The ranking as a matplotlib figure, 7.6 inches wide: a bar a method, blue for a gain, hatched for a loss."""
+    """The ranking as a matplotlib figure, 7.6 inches wide: one bar per method, blue for a gain, hatched for a loss."""
     from matplotlib.figure import Figure
 
     order = ranking(methods, costs, B)

@@ -44,13 +44,12 @@ def kinds(step: Step) -> list[str]:
     """What became of each emitted token of a step.
 
     Example:
-        >>> import numpy as np
         >>> from ..core.rng import Rng
-        >>> from ..core.rules import verify
+        >>> from ..core.rules import Greedy, verify
         >>> from ..core.tree import DraftTree
         >>> tree = DraftTree.chain(7, [1, 2])
         >>> for best in ([1, 5, 9], [1, 2, 5]):  # the target's best token after each row
-        ...     verdict = verify(np.array(best), tree, Rng(0))
+        ...     verdict = verify(Greedy(best), tree, Rng(0))
         ...     print(kinds(Step(1, tree, verdict, verdict, {})))
         ['accepted', 'correction']
         ['accepted', 'accepted', 'bonus']
