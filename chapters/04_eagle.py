@@ -60,14 +60,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown, display
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.race.tables import markdown
+from specdec_core import CachedLM, load
 from specdec_core.viz import figures, style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm, tokenizer = CachedLM(loaded), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
@@ -115,15 +113,15 @@ print(loaded.why)
 # > The cell shows it: the states that our drafter is given are the vectors that the projection turns into logits.
 
 # %%
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
 
 some = tokenizer.encode("The letters of the alphabet are")
 lm.prefill(some[:-1], reserve=2)
 out = lm.forward(DraftTree.empty(some[-1]), needs_hidden=True)
 rows = lm.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
 apart = (out.hidden.float() @ rows.float().T - out.logits[:, :1000].float()).abs().max()
-print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e},",
-      f"the rounding of {str(loaded.dtype)[6:]}")  # fmt: skip
+print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e},", end=" ")
+print(f"the rounding of {str(loaded.dtype)[6:]}")
 
 # %% [markdown]
 # **What does it cost?**
@@ -135,21 +133,20 @@ print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits
 # Embedding and projection are the target's own and are not trained.
 
 # %%
-from specdec_core.drafters import feature
-from specdec_core.drafters import weights
+from safetensors.torch import load_file
+from specdec_core.drafters import EAGLE, Context, build, read_card, shipped
 
-card = weights.read_card(weights.shipped("eagle"))
-tensors, _ = weights.read(weights.shipped("eagle"), loaded.weights_hash, lm.vocab_size)
+card, tensors = read_card(shipped("eagle")), load_file(shipped("eagle"))
 K, D = len(tensors.pop("ids")), out.hidden.shape[1]
 layer = sum(tensor.numel() for tensor in tensors.values())
 print(f"one layer: {layer:,} weights, {layer / loaded.parameters:.1%} of the target's {loaded.parameters:,}")
-print(f"projection to the {K:,} tokens drafted: {K * D:,};",
-      f"a drafting step reads {(layer + K * D) / loaded.parameters:.1%} of the target's")  # fmt: skip
-module = feature.load("eagle", lm, lambda: loaded.weights_hash)
+print(f"projection to the {K:,} tokens drafted: {K * D:,};", end=" ")
+print(f"a forward of the module reads {(layer + K * D) / loaded.parameters:.1%} of the target's")
+module = build("eagle", Context(lm)).model
 
 # %% [markdown]
-# > **The notes say …**
-# > (*a short introduction*) that the extra weights of EAGLE and Medusa are usually below 1 % of the target's.
+# > **The notes say …** (*a short introduction*)
+# > that the extra weights of EAGLE and Medusa are usually below 1 % of the target's.
 # > One layer's share is one over the target's number of layers:
 # > some 3 % for a target with 30, as the cell prints, and by the paper's own count 0.24 of 7 billion, about 3.5 %.
 # > It falls below 1 % only if a target has more than a hundred layers.
@@ -164,10 +161,7 @@ module = feature.load("eagle", lm, lambda: loaded.weights_hash)
 # The table shows the drafts in order, those accepted in bold, then the token that the target adds:
 
 # %%
-from specdec_core.drafters import EAGLE
-from specdec_core.core.engine import stream
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import encode
+from specdec_core import stream
 
 
 def shown(tokens):
@@ -184,10 +178,9 @@ def words(rows, columns):
 
 
 # %%
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-prompt = encode("Explain in three sentences why the sky is blue.", tokenizer)
+prompt = loaded.encode("What is the capital of France, and what is it known for?")
 rows, four = [], EAGLE(module, lm.vocab_size, tree="chain", depth=4)
-for step in stream(lm, prompt, four, max_new_tokens=20, stop=stop):
+for step in stream(lm, prompt, four, max_new_tokens=20, stop=loaded.stop):
     draft, kept = step.tree.tokens[1:], step.verdict.accepted
     accepted = f"**{shown(draft[:kept])}** " if kept else ""
     rows.append([accepted + shown(draft[kept:]), shown([step.verdict.next_token]), str(kept + 1)])
@@ -248,19 +241,19 @@ def best_blind(shares, laws):
 
 shares, laws = np.array([0.6, 0.4]), np.array([[0.9, 0.1], [0.1, 0.9]])
 print("the mixture, case by case:", *(f"{acceptance_rate(law, shares @ laws):.2f}" for law in laws))
-print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind(shares, laws):.3f}",
-      "  told the token: 1.000")  # fmt: skip
+print(f"the mixture: {mixture(shares, laws):.3f}   the best blind q: {best_blind(shares, laws):.3f}", end="   ")
+print("told the token: 1.000")
 
 # %% [markdown]
 # **On the real target** the same can be computed exactly, without any drafter.
 # We walk along a sampled answer ($T = 1$).
-# At each state we take the eight likeliest next tokens and let one forward give the law behind *each* of them:
+# At each state we take the eight likeliest next tokens and let one forward give the law after *each* of them:
 # a tree with eight leaves.
 # What is the most that a drafter can reach if it knows the state perfectly, but not which of the eight was drawn?
 
 # %%
 def walk(prompt, count, k=8, seed=0):
-    """Along a sampled answer: shares (k,) of the likeliest next tokens, and the laws (k, V) behind them."""
+    """Along a sampled answer: shares (k,) of the likeliest next tokens, and the laws (k, V) after them."""
     rng, root = np.random.default_rng(seed), prompt[-1]
     lm.prefill(prompt[:-1], reserve=count + k + 2)
     law = lm.forward(DraftTree.empty(root)).logits[0].double().softmax(-1).cpu().numpy()
@@ -277,7 +270,7 @@ def walk(prompt, count, k=8, seed=0):
 
 points = []  # (share of the likeliest token, acceptance of the best blind q, of the mixture)
 for text in ("Write a short story about a lighthouse.", "How do bees make honey?"):
-    for shares, laws in walk(encode(text, tokenizer), 20):
+    for shares, laws in walk(loaded.encode(text), 20):
         points.append((shares[0], best_blind(shares, laws), mixture(shares, laws)))
 certain, best, mixed = np.array(points).T
 
@@ -292,8 +285,8 @@ axes.legend(loc="lower right")
 alt = "What a drafter can reach without the drawn token, by state: little where the target is unsure."
 figures.save(fig, "04-blind", alt=alt, model=loaded)
 unsure = certain < np.median(certain)
-print(f"Averages over {len(points)} states: the best blind q {best.mean():.2f},",
-      f"the mixture {mixed.mean():.2f}; told the token, up to 1.")  # fmt: skip
+print(f"Averages over {len(points)} states: the best blind q {best.mean():.2f},", end=" ")
+print(f"the mixture {mixed.mean():.2f}; told the token, up to 1.")
 print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {mixed[unsure].mean():.2f}.")
 
 # %% [markdown]
@@ -314,10 +307,9 @@ print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {m
 # Then we count, on held-out conversations, how often the map's best token is what the target really wrote next.
 
 # %%
-from specdec_core.training import waves
-from specdec_core.training.selfchat import ANSWER, LOOP
+from specdec_core.training import ANSWER, LOOP, TEXT
 
-L, stored = 256, np.load(waves.TEXT)
+L, stored = 256, np.load(TEXT)
 greedy = np.flatnonzero(stored["temperature"] == 0)
 held_out = greedy[greedy % 16 == 15][:10]  # these no training sees
 training = greedy[greedy % 16 != 15][:40]
@@ -478,16 +470,16 @@ def deep(module, tokens, states, start, depth=4):
     return np.array(hit).reshape(-1, depth), np.array(away).reshape(-1, depth)
 
 # %%
-from specdec_core.race.workloads import own
+from specdec_core.race import markdown, own
 
 TASKS = ("chat", "math", "write", "edit_code", "summarize", "translate")
 LENGTH = 44
 asked = [question for question in own(limit=1) if question.task in TASKS]
-prompts = {question.task: encode(question.turns[0], tokenizer) for question in asked}
+prompts = {question.task: loaded.encode(question.turns[0]) for question in asked}
 drafter = EAGLE(module, lm.vocab_size, tree="dynamic", depth=4, top_k=4, total=12)
 answers, growths = {}, {}  # growths: how the tree of each step grew, and what the target made of it
 for task, prompt in prompts.items():
-    run, growths[task] = stream(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop), []
+    run, growths[task] = stream(lm, prompt, drafter, max_new_tokens=LENGTH, stop=loaded.stop), []
     for step in run:
         if step.tree.size:
             growths[task].append((drafter.growth, step.verdict))
@@ -495,8 +487,8 @@ for task, prompt in prompts.items():
 
 # %%
 modules = {"eagle": module}
-if weights.shipped("mtp").is_file():
-    modules["mtp"] = feature.load("mtp", lm, lambda: loaded.weights_hash)
+if shipped("mtp").is_file():
+    modules["mtp"] = build("mtp", Context(lm)).model
 depths, found = range(1, 5), {name: [] for name in modules}
 for task, prompt in prompts.items():
     tokens = [*prompt, *answers[task]]
@@ -524,8 +516,8 @@ for name, shares in right_at.items():
     kept = shares[-1] / shares[0]
     print(f"{name:6} right at depth 1 to 4:", *(f"{share:.2f}" for share in shares), f"({kept:.0%} kept)")
 e = off_at["eagle"]
-print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth 4;",
-      f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")  # fmt: skip
+print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth 4;", end=" ")
+print(f"from the first two depths, a = {e[1] / e[0] - 1:.2f}.")
 
 # %% [markdown]
 # A state can be far off while its best token is right: the law depends on $H \hat f$ only.
@@ -536,14 +528,16 @@ print(f"EAGLE's states are off by {e[0]:.2f} at depth 1 and {e[-1]:.2f} at depth
 # so these are the conditional rates of a chain:
 
 # %%
+from specdec_core.drafters import SHIPPED, ablations
+
+cards = [read_card(path) for path in sorted(SHIPPED.glob("*.safetensors"))]
 rows, kept_up = [], {}
-for path in sorted(weights.SHIPPED.glob("*.safetensors")):
-    found = weights.read_card(path)
+for found in cards:
     goal, name, rates = found.recipe["objective"], found.recipe["name"], found.acceptance
     own_states = f"{goal['steps']}" if "steps" in goal else "–"
     kept_up[name] = rates[-1] / rates[0]
     rows.append([name, own_states, f"{found.tokens / 1e6:.1f} M", *(f"{rate:.3f}" for rate in rates)])
-display(words(rows, ["recipe", "steps deep in training", "tokens seen", *(f"depth {d}" for d in depths)]))
+display(words(rows, ["recipe", "trained to depth", "tokens seen", *(f"depth {d}" for d in depths)]))
 print("rate at depth 4 over that at depth 1:")
 print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
@@ -559,8 +553,7 @@ print("   ", ", ".join(f"{name} {kept:.2f}" for name, kept in kept_up.items()))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.2))
-for i, path in enumerate(sorted(weights.SHIPPED.glob("*.safetensors"))):
-    found = weights.read_card(path)
+for i, found in enumerate(cards):
     seen, rates = zip(*((point[0] / 1e6, point[1]) for point in found.curve))
     axes.plot(seen, rates, label=found.name.replace("_", " "), **style.line(i))
     half = np.interp(seen[-1] / 2, seen, rates)
@@ -588,9 +581,9 @@ figures.save(fig, "04-training", alt=alt, model=loaded, quoted=["rates recorded 
 # (`specdec train cards`) when the commands `specdec train eagle_blind`, … were run.
 
 # %%
-cards = weights.ablations()
-parts = {"eagle": "nothing", "eagle_true": "its own states in training", "eagle_blind": "the drawn token",
-         "eagle_tokens": "the state"}  # fmt: skip
+cards = ablations()
+parts = {"eagle": "nothing", "eagle_true": "its own states in training"}
+parts |= {"eagle_blind": "the drawn token", "eagle_tokens": "the state"}
 rows = [[each.name, parts[each.name], *(f"{rate:.3f}" for rate in each.acceptance)] for each in cards]
 display(words(rows, ["recipe", "what is missing", *(f"depth {d}" for d in depths)]))
 made = {each.recipe["schedule"]["updates"] for each in cards}
@@ -683,7 +676,7 @@ for word, line in SAYS.items():
 
 # %%
 class LastWord:
-    """A module in place of the trained one: its states are log laws, those behind the last word."""
+    """A module in place of the trained one: its states are log laws, those after the last word."""
 
     ids, length = np.arange(7), 0
 
@@ -704,12 +697,11 @@ class LastWord:
         return states
 
 # %%
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
+from specdec_core import Budget, Rng
 
 
 def grown(word, tree):
-    """The drafter's record of the tree that it grows behind ``word``."""
+    """The drafter's record of the tree that it grows after ``word``."""
     drafter = EAGLE(LastWord(), 7, tree=tree, depth=3, top_k=2, total=6)
     context = [WORDS.index("."), WORDS.index(word)]
     drafter.reset(context)
@@ -729,7 +721,7 @@ for word in (".", "dog"):
         growth = grown(word, tree)
         kept = {" ".join(path(growth, node)): np.exp(growth.values[node]) for node in growth.kept}
         total, terms = 1 + sum(kept.values()), (f"+ {value:.3f}" for value in kept.values())
-        print(f"behind {word!r}, {tree:7}: {total:.3f} = 1", *terms)
+        print(f"after {word!r}, {tree:7}: {total:.3f} = 1", *terms)
         print("   ", ", ".join(kept))
 
 # %% [markdown]
@@ -814,13 +806,8 @@ figures.save(fig, "04-shapes", alt=alt, model=loaded)
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core import rules as verify
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.contract import DrafterBase
-from specdec_core.core.engine import generate
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
+from specdec_core import Sampling, TableLM, enumerate_law, generate, total_variation
+from specdec_core.drafters import DrafterBase, NullDrafter
 
 Q = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]])  # after each of three tokens
 
@@ -836,7 +823,8 @@ class KeepsTheLikelier(DrafterBase):
     def propose(self, context, budget, rng):
         q = Q[context[-1]]
         first = rng.pick(q)
-        kept = max(first, rng.pick(verify.without(q, first)), key=q.__getitem__)
+        second = rng.pick(np.where(np.arange(3) == first, 0, q))  # `pick` divides by what is left
+        kept = max(first, second, key=q.__getitem__)
         return DraftTree.chain(context[-1], [kept], q[None], "iid")
 
 # %%
@@ -882,7 +870,7 @@ confidence, accepted = np.array(pairs, float).T
 edges = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8, 1.000001])
 bins = np.digitize(confidence, edges) - 1
 filled = [bins == b for b in np.unique(bins)]
-said, true, count = np.array([(confidence[b].mean(), accepted[b].mean(), b.sum()) for b in filled]).T
+stated, true, count = np.array([(confidence[b].mean(), accepted[b].mean(), b.sum()) for b in filled]).T
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
@@ -890,8 +878,8 @@ axes.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=1, label="per
 smooth = (true * count + 1) / (count + 2)  # so that no error is zero
 error = np.sqrt(smooth * (1 - smooth) / count)
 look = style.line(style.index("eagle"))
-axes.errorbar(said, true, yerr=error, capsize=3, label="measured, ± one standard error", **look)
-for x, y, n in zip(said, true, count):
+axes.errorbar(stated, true, yerr=error, capsize=3, label="measured, ± one standard error", **look)
+for x, y, n in zip(stated, true, count):
     axes.annotate(f"{n:.0f}", (x, y), textcoords="offset points", xytext=(6, -11), fontsize=7.5)
 axes.set(xlabel="confidence of the module", ylabel="share that the target accepts")
 axes.set(xlim=(-0.02, 1.04), ylim=(-0.05, 1.08))
@@ -900,14 +888,12 @@ alt = "Reliability diagram: share of drafted tokens accepted by the module's con
 figures.save(fig, "04-calibration", alt=alt, model=loaded)
 
 # %%
-gap = (count * np.abs(said - true)).sum() / count.sum()
+gap = (count * np.abs(stated - true)).sum() / count.sum()
 print(f"{len(confidence)} nodes; average distance from the diagonal, weighted by nodes: {gap:.3f}.")
 sure = confidence > 0.6
 says, gets, error = confidence[sure].mean(), accepted[sure].mean(), accepted[sure].std() / sure.sum() ** 0.5
-print(f"Where the module is more than 60% sure ({sure.sum()} nodes) it says {says:.2f} on average,",
-      f"and {gets:.2f} ± {error:.2f} are accepted:", end=" ")  # fmt: skip
-print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * error, 0.03) else
-      "it is too sure of itself." if says > gets else "it is too modest.")  # fmt: skip
+print(f"Where the module is more than 60% sure ({sure.sum()} nodes) it says {says:.2f} on average,", end=" ")
+print(f"and {gets:.2f} ± {error:.2f} are accepted.")
 
 # %% [markdown]
 # *Numbers: nodes in the bin.*
@@ -929,13 +915,12 @@ print("calibrated, as far as so few nodes tell." if abs(says - gets) <= max(2 * 
 # which also needs EAGLE's static and dynamic tree and Medusa's tree, of at most 16 nodes each.
 
 # %%
-from specdec_core.drafters import methods
+from specdec_core import compare
 from specdec_core.drafters import MTP, Medusa
+from specdec_core.measure import agreement, measure_costs
 
-context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
-medusa, V = methods.build("medusa:nodes=16", context), lm.vocab_size
+medusa, V = build("medusa:nodes=16", Context(lm)), lm.vocab_size
 drafters = {
-    "autoregressive": NullDrafter(),
     "medusa chain": Medusa(medusa.heads, medusa.ids, medusa.accuracy[:, :1], V, nodes=4),
     "medusa tree": medusa,
     "mtp chain": MTP(modules["mtp"], V, num_tokens=4),
@@ -943,32 +928,15 @@ drafters = {
     "eagle static": EAGLE(module, V, tree="static", depth=4, total=16),
     "eagle dynamic": EAGLE(module, V, tree="dynamic", depth=4, top_k=4, total=16),
 }
-runs = {name: {} for name in drafters}
-for each in drafters.values():  # once without the clock
-    generate(lm, prompts["chat"], each, max_new_tokens=4)
-for place, (task, prompt) in enumerate(prompts.items()):
-    order = list(drafters)[place:] + list(drafters)[:place]  # each comes first once, nearly
-    for name in order:
-        runs[name][task] = generate(lm, prompt, drafters[name], max_new_tokens=LENGTH, stop=stop)
-plain, *others = runs.values()
-same = sum(found[task].tokens == plain[task].tokens for found in others for task in prompts)
-print(f"{same} of {len(others) * len(prompts)} drafted answers are the autoregressive ones, token for token;",
-      "the others differ after a near tie (chapter 12).")  # fmt: skip
+asked = {task: [prompt] for task, prompt in prompts.items()}
+race = compare(lm, asked, drafters, max_new_tokens=LENGTH, repeats=1)
+print(agreement(lm, race.pairs()))
 
 # %%
-def by_depth(answers):
-    """(accepted, tested) at depth 1 ... 4, all answers together."""
-    counts = np.zeros((4, 2), int)
-    for answer in answers:
-        for depth, pair in enumerate(answer.trace.acceptance_by_depth()[:4]):
-            counts[depth] += pair
-    return counts
-
-
 chains, fig = {}, plt.figure(figsize=(7.6, 3.6))
 axes = fig.gca()
 for name in ("eagle chain", "mtp chain", "medusa chain"):
-    chains[name] = by_depth(runs[name].values())
+    chains[name] = np.array([*race.steps(name).by_depth, *[(0, 0)] * 4])[:4]  # accepted, tested
     a, n = chains[name].T
     n = np.where(n > 0, n, np.nan)  # a depth that was never reached has no rate
     error, look = np.sqrt(np.maximum(a * (n - a), 1) / n**3), style.line(style.index(name.split()[0]))
@@ -986,8 +954,8 @@ for name, counts in chains.items():
     first[name], further[name] = a[0] / n[0], a[1:].sum() / max(n[1:].sum(), 1)
 display(words(rows, ["accepted / tested", *(f"depth {d}" for d in depths)]))
 best, deeper = max(first, key=first.get), max(further, key=further.get)
-print(f"Highest at depth 1: {best}, {first[best]:.2f};",
-      f"over depths 2 to 4 together: {deeper}, {further[deeper]:.2f}.")  # fmt: skip
+print(f"Highest at depth 1: {best}, {first[best]:.2f};", end=" ")
+print(f"over depths 2 to 4 together: {deeper}, {further[deeper]:.2f}.")
 
 # %% [markdown]
 # *Bars: one standard error; few drafts reach depth 4.*
@@ -1000,9 +968,9 @@ print(f"Highest at depth 1: {best}, {first[best]:.2f};",
 # %%
 rows, rate = [], {}
 for task in prompts:
-    (a, n), *_ = by_depth([runs["eagle chain"][task]])
+    (a, n), *_ = race.steps("eagle chain", task).by_depth
     rate[task] = a / n
-    taus = (f"{runs[name][task].trace.tokens_per_call:.2f}" for name in ("eagle chain", "eagle dynamic"))
+    taus = (f"{race.row(name, task).tokens_per_call:.2f}" for name in ("eagle chain", "eagle dynamic"))
     rows.append([task, f"{a}/{n} = {rate[task]:.2f}", *taus])
 display(Markdown(markdown(rows, ["task", "accepted at depth 1", "τ, chain", "τ, dynamic tree"])))
 low, high = min(rate, key=rate.get), max(rate, key=rate.get)
@@ -1019,47 +987,34 @@ print(f"Acceptance at depth 1 goes from {rate[low]:.2f} ({low}) to {rate[high]:.
 # ## Chain, static, dynamic: tokens and time
 #
 # The same runs on the clock.
-# *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$,
-# with $t(q)$ measured alone and the draft's time taken from the run.
+# *Predicted* is $\tau\, t(1)/(t(1 + \text{nodes}) + \text{draft})$, with $t(q)$ measured alone
+# and the draft's time taken from the run. τ and the speeds are geometric means over the tasks.
 
 # %%
-from specdec_core.measure import measure_costs
-
 costs = measure_costs(lm, widths=(1, 5, 17), context=160, repeats=9)
-
-
-def totals(name):
-    """Tokens, forwards, and seconds by phase, over all prompts."""
-    traces = [answer.trace for answer in runs[name].values()]
-    spent = {phase: sum(trace.seconds[phase] for trace in traces) for phase in traces[0].seconds}
-    return sum(trace.emitted for trace in traces), sum(trace.target_calls for trace in traces), spent
-
-
-rows, pace = [], {}
-for name in drafters:
-    tokens, calls, spent = totals(name)
-    pace[name] = tokens / sum(spent.values())
-    nodes = sum(step.tree.size for answer in runs[name].values() for step in answer.trace.steps) / calls
-    predicted = tokens / calls * costs.t(1) / (costs.t(1 + nodes) + spent["draft"] / calls)
-    parts = (f"{1000 * spent[phase] / calls:.1f}" for phase in ("draft", "forward"))
-    gain = pace[name] / pace["autoregressive"]
-    rows.append([name, f"{nodes:.1f}", f"{tokens / calls:.2f}", *parts, f"{predicted:.2f}", f"{gain:.2f}"])
+rows, taus, pace = [], {}, {}
+for name in race.methods:
+    row, steps = race.row(name), race.steps(name)
+    taus[name], pace[name] = row.tokens_per_call, row.decode_speedup
+    trees = [step.tree for answer in race.answers(name) for step in answer.trace.steps]
+    nodes = np.mean([tree.size for tree in trees])
+    predicted = taus[name] * costs.t(1) / (costs.t(1 + nodes) + steps.seconds["draft"])
+    parts = (f"{row.ms[phase]:.1f}" for phase in ("draft", "forward"))
+    numbers = (f"{number:.2f}" for number in (predicted, pace[name]))
+    rows.append([name, f"{nodes:.1f}", f"{taus[name]:.2f}", *parts, *numbers])
 columns = ["method", "nodes", "τ", "draft, ms per step", "forward, ms per step", "predicted", "times as fast"]
 display(Markdown(markdown(rows, columns)))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
-left = np.zeros(len(drafters))
-for i, (label, phases) in enumerate({"draft": ["draft"], "forward of the target": ["forward"],
-                                     "the rest": ["verify", "commit", "observe"]}.items()):  # fmt: skip
-    each = []
-    for name in drafters:
-        tokens, _, spent = totals(name)
-        each.append(1000 * sum(spent[phase] for phase in phases) / tokens)
-    axes.barh(range(len(drafters)), each, left=left, label=label, **style.bar(i + 1))
-    left += each
-axes.axvline(1000 / pace["autoregressive"], color="black", linestyle="--", linewidth=1)
-axes.set_yticks(range(len(drafters)), list(drafters))
+left, steps = np.zeros(len(race.methods)), {name: race.steps(name) for name in race.methods}
+bars = {"draft": ["draft"], "forward of the target": ["forward"], "the rest": ["verify", "commit", "observe"]}
+for i, (label, phases) in enumerate(bars.items(), start=1):
+    spent = [sum(each.seconds[phase] for phase in phases) / each.tokens_per_call for each in steps.values()]
+    axes.barh(range(len(left)), 1000 * np.array(spent), left=left, label=label, **style.bar(i))
+    left += 1000 * np.array(spent)
+axes.axvline(left[0], color="black", linestyle="--", linewidth=1)
+axes.set_yticks(range(len(left)), race.methods)
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 axes.set(xlabel="milliseconds per token of the answer")
@@ -1068,17 +1023,13 @@ alt = "Stacked bars by method: milliseconds per token spent on drafting, on the 
 figures.save(fig, "04-clock", alt=alt, model=loaded)
 
 # %%
-taus = {name: totals(name)[0] / totals(name)[1] for name in drafters}
 most, fastest = max(taus, key=taus.get), max(pace, key=pace.get)
-gain = pace[fastest] / pace["autoregressive"]
-print(f"Most tokens per forward: {most} ({taus[most]:.2f}).",
-      f"Fastest by the clock: {fastest}, {gain:.2f} times as fast as autoregressive decoding.")  # fmt: skip
-eagles = [name for name in drafters if name.startswith("eagle")]
-by_steps, by_clock = sorted(eagles, key=taus.get)[-1], sorted(eagles, key=pace.get)[-1]
-print(f"Within EAGLE the steps prefer {by_steps}, the clock {by_clock}:",
-      "the two scoreboards agree." if by_steps == by_clock else
-      "the extra tokens do not pay for their nodes and forwards.")  # fmt: skip
-slower = [name for name in drafters if pace[name] < 0.98 * pace["autoregressive"]]
+print(f"Most tokens per forward: {most} ({taus[most]:.2f}).", end=" ")
+print(f"Fastest by the clock: {fastest}, {pace[fastest]:.2f} times as fast as autoregressive decoding.")
+for scores, unit in ((taus, "tokens per forward"), (pace, "times as fast")):
+    static, dynamic = scores["eagle static"], scores["eagle dynamic"]
+    print(f"EAGLE's dynamic tree against the static one: {dynamic:.2f} and {static:.2f} {unit}.")
+slower = [name for name in drafters if pace[name] < 0.98]
 print(f"Slower than autoregressive decoding in this run: {', '.join(slower) or 'none of them'}.")
 
 # %% [markdown]
@@ -1121,11 +1072,10 @@ columns = ["nodes read", "layer, ms", f"projection to {K} tokens, ms", "both, of
 display(Markdown(markdown(rows, columns)))
 
 # %%
-_, calls, spent = totals("eagle dynamic")
 a, b = parts[4]
-expected, measured = sum(parts[1]) + 3 * (a + b), spent["draft"] / calls
-print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms per step,",
-      f"measured: {1000 * measured:.1f} ms.")  # fmt: skip
+expected, measured = sum(parts[1]) + 3 * (a + b), steps["eagle dynamic"].seconds["draft"]
+print(f"Expected of a dynamic tree of depth 4: {1000 * expected:.1f} ms per step,", end=" ")
+print(f"measured: {1000 * measured:.1f} ms.")
 
 # %% [markdown]
 # What is measured beyond the parts is probably bookkeeping in Python, the reading of several true states at once,

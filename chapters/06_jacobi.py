@@ -56,13 +56,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 from specdec_core.viz import style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm, tokenizer = CachedLM(loaded), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
@@ -103,7 +102,7 @@ print(loaded.why)
 # since the forward over $x, y_1 \dots y_{m-1}$ scores every place.
 
 # %%
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
 
 
 def jacobi_round(lm, last, y):
@@ -158,10 +157,9 @@ def solve(lm, prompt, y):
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.core.toy import TableLM
+from specdec_core import TableLM
 
-follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
-            "dog": "ran", "ran": "."}  # fmt: skip
+follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".", "dog": "ran", "ran": "."}
 WORDS = list(follower)
 toy = TableLM(np.eye(len(WORDS))[[WORDS.index(word) for word in follower.values()]])
 
@@ -180,9 +178,8 @@ for t, y in enumerate(toy_rounds):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import Jacobi
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.engine import generate
+from specdec_core import generate
+from specdec_core.drafters import Jacobi, NullDrafter
 
 drafter = Jacobi(m=5, init=ids("dog cat dog on dog"))
 answer = generate(toy, ids("."), drafter, max_new_tokens=5)
@@ -346,11 +343,11 @@ for t, y in enumerate(solve(toy, ids("."), ids("cat sat on a ."))):  # the answe
 # If not, does it belong to a piece of the answer?
 
 # %%
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import own
 
 wanted = ("edit_code-01", "math-01", "chat-02", "write-02")
 questions = {question.id: question for question in own() if question.id in wanted}
-prompts = {name: encode(questions[name].turns[0], tokenizer) for name in wanted}
+prompts = {name: loaded.encode(questions[name].turns[0]) for name in wanted}
 trajectories = {name: solve(lm, prompt, random_guess(prompt, M)) for name, prompt in prompts.items()}
 for name, found in trajectories.items():
     print(f"{name:12} {M} tokens in {len(found) - 1} rounds: {tokenizer.decode(found[-1])!r}")
@@ -409,62 +406,33 @@ print(f"What counts is a second token in one round: {run[0]:.0%} of the rounds."
 # $$\tau > \frac{t(m+1)}{t(1)}.$$
 #
 # A larger $m$ gives more places a chance to be right early, but it also costs more.
-# (Where this ratio, *needed* in the table, is below 1, a few rows were timed as faster than one.
-# Few rows are nearly free, and the stopwatch has its errors.)
-
-# %%
-from specdec_core.race.bench import rotated
-from specdec_core.measure import measure_costs
-from specdec_core.core.stopping import Stop
-
-SIZES, LENGTH = (1, 2, 4, 8, 16, 32), 32
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-runs = {m: [] for m in (0, *SIZES)}  # m = 0: no guess, ordinary decoding
-for turn, prompt in enumerate(prompts.values()):  # all take turns, each time another one begins
-    for m in rotated(list(runs), turn):
-        drafter = Jacobi(m) if m else NullDrafter()
-        runs[m].append(generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop))
-costs = measure_costs(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repeats=9)
-
-
-# %%
-def tau(answers):
-    """Tokens per forward, all prompts together."""
-    return sum(len(a.tokens) for a in answers) / sum(a.trace.target_calls for a in answers)
-
-
-def pace(answers):
-    """Tokens per second of decoding."""
-    return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
-
-
-def by_depth(answers, depths=2):
-    """Acceptance at depth 1, 2, ...: accepted over tested, all prompts together."""
-    counts = [a.trace.acceptance_by_depth()[:depths] for a in answers]
-    summed = [[sum(c[d][i] for c in counts if len(c) > d) for i in (0, 1)] for d in range(depths)]
-    return [accepted / tested for accepted, tested in summed if tested]
-
+# All methods answer the same prompts in turn, beside ordinary decoding.
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core import compare
+from specdec_core.measure import agreement, measure_costs
+from specdec_core.race import markdown
 
-steps = {m: tau(answers) for m, answers in runs.items()}
+SIZES, LENGTH = (1, 2, 4, 8, 16, 32), 32
+methods = {m: f"jacobi:m={m}" for m in SIZES} | {"repeat": "jacobi:m=8,init=repeat"}
+race = compare(lm, list(prompts.values()), methods, max_new_tokens=LENGTH, repeats=1)
+costs = measure_costs(lm, widths=[1, *(m + 1 for m in SIZES)], context=160, repeats=9)
+
+# %%
+steps = {m: race.row(m).tokens_per_call for m in SIZES}  # τ, all prompts together
+clock = {m: race.row(m).decode_speedup for m in SIZES}  # times faster than ordinary decoding
 predicted = {m: steps[m] / costs.break_even(m + 1) for m in SIZES}
-clock = {m: pace(answers) / pace(runs[0]) for m, answers in runs.items()}
 rows = []
 for m in SIZES:
-    depths = ", ".join(f"{share:.2f}" for share in by_depth(runs[m]))
+    depths = ", ".join(f"{share:.2f}" for share in race.steps(m).alphas[:2])
     values = steps[m], costs.break_even(m + 1), predicted[m], clock[m]
     rows.append([str(m), depths, *(f"{value:.2f}" for value in values)])
 names = ["m", "accepted at depth 1, 2", "τ", "needed, t(m + 1)/t(1)", "predicted", "measured, times faster"]
 display(Markdown(markdown(rows, names)))
 
 # %%
-from specdec_core.measure import agreement
-
-pairs = [(p, a.tokens, b.tokens) for m in SIZES for p, a, b in zip(prompts.values(), runs[0], runs[m])]
-print(agreement(lm, pairs))
+print(agreement(lm, race.pairs()))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
@@ -486,6 +454,9 @@ losing = [m for m in SIZES if clock[m] < 0.98 and steps[m] > 1]
 lucky = [m for m in SIZES if clock[m] > 1.02 * steps[m]]
 print(f"Most tokens per round: {steps[best_steps]:.2f}, at m = {best_steps}.", end=" ")
 print(f"Best on the clock: {clock[best_clock]:.2f} times, at m = {best_clock}.")
+if steps[best_steps] > 1:
+    share = (steps[1] - 1) / (steps[best_steps] - 1)
+    print(f"A guess of one token has {share:.0%} of the largest gain in τ.")
 if losing:
     print(f"The scoreboards disagree at m = {', '.join(map(str, losing))}: fewer forwards, yet more time.")
 if lucky:
@@ -500,10 +471,8 @@ if lucky:
 # After that, the initialization only decides the fresh tokens on the right:
 
 # %%
-drafter = Jacobi(8, init="repeat")  # the runs above filled them with random tokens of the prompt
-repeated = [generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop) for prompt in prompts.values()]
-print(f"m = 8, fresh places filled with random tokens: τ = {tau(runs[8]):.3f};", end=" ")
-print(f"with the last token repeated: τ = {tau(repeated):.3f}")
+print(f"m = 8, fresh places filled with random tokens of the prompt: τ = {steps[8]:.3f};", end=" ")
+print(f"with the last token repeated: τ = {race.row('repeat').tokens_per_call:.3f}")
 
 # %% [markdown]
 # A *trained* model can do better.
@@ -522,17 +491,20 @@ print(f"with the last token repeated: τ = {tau(repeated):.3f}")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
+from specdec_core import Sampling, enumerate_law, total_variation
 
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
-laws = [
-    enumerate_law(lambda rng: generate(
-        three, [0, 1], drafter, max_new_tokens=4, sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
-    for drafter in (NullDrafter(), Jacobi(3, init="repeat"))
-]  # fmt: skip
-same = total_variation(*laws) < 1e-12
-print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {same}")
+
+
+def law(drafter):
+    """Answer -> its probability."""
+    options = {"max_new_tokens": 4, "sampling": Sampling(temperature=1.0)}
+    return enumerate_law(lambda rng: generate(three, [0, 1], drafter, rngs=(rng, rng), **options).tokens)
+
+
+plain, drafted = law(NullDrafter()), law(Jacobi(3, init="repeat"))
+same = total_variation(plain, drafted) < 1e-12
+print(f"{len(plain)} possible answers; distance of the two laws below 1e-12: {same}")
 
 # %% [markdown]
 # ## The 2-gram hidden between two rounds
@@ -641,7 +613,7 @@ def shares(found, last, text):
 
 found_pairs = {}
 for name, prompt in prompts.items():
-    text = generate(lm, prompt, Jacobi(4), max_new_tokens=64, stop=stop).tokens
+    text = generate(lm, prompt, Jacobi(4), max_new_tokens=64, stop=loaded.stop).tokens
     found_pairs[name] = shares(trajectories[name], prompt[-1], text)
 
 # %%
@@ -680,7 +652,7 @@ print(f"{within:.0%} of the neighbors in one: they are {verdict} neighbors here.
 #   $y^{t+1}_i$ confirms $y^t_i$ only if everything to its left was confirmed.
 #   To count all equal tokens is to count luck.
 # - **A round has $m$ or $m + 1$ rows**, depending on whether the last guess goes in.
-#   It buys the token behind a guess that is right as a whole.
+#   It gives the token after a guess that is right as a whole.
 # - **Pairs within a round.**
 #   They look like 2-grams of the model but are not.
 # - **"Never worse" is about rounds.**

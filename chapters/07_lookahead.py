@@ -57,13 +57,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 from specdec_core.viz import style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -116,7 +115,7 @@ print(loaded.why)
 
 # %%
 import numpy as np
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
 
 
 def mask(W, N, G):
@@ -146,9 +145,8 @@ def window_parents(width, count):
 
 # %%
 # NBVAL_CHECK_OUTPUT
+from specdec_core import Budget, Rng
 from specdec_core.drafters import Lookahead
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
 
 W, N, G = 5, 4, 2
 drafter = Lookahead(W, N, G)
@@ -329,10 +327,9 @@ def lookahead_decode(lm, prompt, first, N, G, length):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.toy import TableLM
+from specdec_core import TableLM
 
-follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".",
-            "dog": "ran", "ran": "."}  # fmt: skip
+follower = {".": "the", "the": "cat", "cat": "sat", "sat": "on", "on": "a", "a": ".", "dog": "ran", "ran": "."}
 WORDS = list(follower)
 toy = TableLM(np.eye(len(WORDS))[[WORDS.index(word) for word in follower.values()]])
 
@@ -354,31 +351,29 @@ for t, frame in enumerate(toy_frames, start=1):
 # %% [markdown]
 # Now we compare ours with the package on the real model, token by token:
 # the windows, the pools and what each step writes.
-# The package draws its first level from the prompt's tokens; with the same random stream ours is the same.
+# The package draws its first level from the prompt's tokens; ours begins with the same one.
 # The window is full of wild guesses, among which near ties are common.
 # So both run with `numerics="invariant"`: then a row's best token does not depend on how many other rows there are.
 
 # %%
-from specdec_core.core.null import NullDrafter
-from specdec_core.drafters.jacobi import random_tokens
-from specdec_core.core.engine import generate, stream
-from specdec_core.core.rng import spawn
-from specdec_core.race.workloads import encode, own
+from specdec_core import stream
+from specdec_core.race import own
 
 wanted = ("chat-01", "math-01")
 questions = {question.id: question for question in own() if question.id in wanted}
-prompts = {name: encode(questions[name].turns[0], tokenizer) for name in wanted}
+prompts = {name: loaded.encode(questions[name].turns[0]) for name in wanted}
 W, N, G, LENGTH, prompt = 4, 4, 4, 40, prompts["math-01"]
-exact = CachedLM(loaded.model, numerics="invariant")
-first = random_tokens(W + N - 2, prompt, spawn(0)[0])
-frames = lookahead_decode(exact, prompt, first, N, G, LENGTH)
-
-drafter, same = Lookahead(W, N, G), []
-for frame, done in zip(frames, stream(exact, prompt, drafter, max_new_tokens=LENGTH, seed=0)):
-    window = [token for level in frame.levels for token in level]
+exact = CachedLM(loaded, numerics="invariant")
+drafter, theirs = Lookahead(W, N, G), []
+for done in stream(exact, prompt, drafter, max_new_tokens=LENGTH, seed=0):
     pool = {token: list(kept) for token, kept in drafter.pool.items()}
-    theirs = done.tree.tokens[: len(window)].tolist(), done.verdict.tokens, pool
-    same.append(theirs == (window, frame.emitted, frame.pool))
+    theirs.append((done.tree.tokens.tolist(), done.verdict.tokens, pool))
+
+first = theirs[0][0][: W + N - 2]  # the package's first level
+frames, same = lookahead_decode(exact, prompt, first, N, G, LENGTH), []
+for frame, (rows, tokens, pool) in zip(frames, theirs):
+    window = [token for level in frame.levels for token in level]
+    same.append((rows[: len(window)], tokens, pool) == (window, frame.emitted, frame.pool))
 print(f"{len(frames)} steps; windows, pools and tokens equal the package's in {sum(same)} of them")
 
 # %% [markdown]
@@ -430,7 +425,7 @@ print("the package's pool is the same:", {token: list(kept) for token, kept in t
 
 # %%
 def word(token):
-    return tokenizer.decode([token])
+    return loaded.tokenizer.decode([token])
 
 
 winners = [t for t, frame in enumerate(frames, start=1) if len(frame.emitted) > 1]
@@ -468,8 +463,8 @@ print(f"with laws in float32, {as_laws / 1e6:.0f} MB")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
+from specdec_core import Sampling, enumerate_law, generate, total_variation
+from specdec_core.drafters import NullDrafter
 
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 
@@ -624,14 +619,16 @@ display(Markdown(
 # The first $N - 2$ steps of each run only fill the window, which lowers $S$ a little.
 
 # %%
-from specdec_core.drafters import PromptLookup
-from specdec_core.core.stopping import Stop
-
 CURVE = (1, 2, 3, 7, 15)
 ABLATION = [  # N, W, G, the prompt's n-grams pooled; the paper's speedup and S: quoted
-    (10, 1, 3, True, 1.36, 1.45), (5, 1, 10, True, 1.36, 1.51), (5, 1, 30, False, 1.04, 1.12),
-    (5, 1, 30, True, 1.46, 1.59), (5, 30, 1, False, 1.61, 1.79), (5, 15, 15, False, 1.78, 1.96),
-    (5, 15, 15, True, 1.88, 2.05)]  # fmt: skip
+    (10, 1, 3, True, 1.36, 1.45),
+    (5, 1, 10, True, 1.36, 1.51),
+    (5, 1, 30, False, 1.04, 1.12),
+    (5, 1, 30, True, 1.46, 1.59),
+    (5, 30, 1, False, 1.61, 1.79),
+    (5, 15, 15, False, 1.78, 1.96),
+    (5, 15, 15, True, 1.88, 2.05),
+]
 SCALE, LENGTH = 5, 32
 
 
@@ -646,46 +643,26 @@ shapes = sorted(set(settings.values()))
 print(f"{len(settings)} settings, {len(shapes)} different ones")
 
 # %%
-from specdec_core.race.bench import rotated
+from specdec_core import compare
+from specdec_core.measure import agreement, measure_costs
+from specdec_core.race import markdown
 
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-runs = {shape: [] for shape in ("autoregressive", "prompt lookup", *shapes)}
-
-
-def make(shape):
-    """A drafter of one setting."""
-    if isinstance(shape, str):
-        return NullDrafter() if shape == "autoregressive" else PromptLookup()
-    N, W, G, prompt_ngrams = shape
-    return Lookahead(W, N, G, prompt_ngrams)
-
-
-for turn, prompt in enumerate(prompts.values()):  # all take turns, each time another one begins
-    for shape in rotated(list(runs), turn * len(runs) // 2):
-        runs[shape].append(generate(lm, prompt, make(shape), max_new_tokens=LENGTH, stop=stop))
-
-# %%
-from specdec_core.measure import agreement
-
-plain = [answer.tokens for answer in runs["autoregressive"]]
-pairs = [(p, a, b.tokens) for answers in runs.values() for p, a, b in zip(prompts.values(), plain, answers)]
-print(agreement(lm, pairs))
+methods = {"prompt lookup": "prompt_lookup"}
+for N, W, G, prompt_ngrams in shapes:
+    methods[N, W, G, prompt_ngrams] = f"lookahead:N={N},W={W},G={G},prompt_ngrams={prompt_ngrams}"
+race = compare(lm, list(prompts.values()), methods, max_new_tokens=LENGTH, repeats=1)
+print(agreement(lm, race.pairs()))
 
 
 # %%
 def compression(shape):
     """S: tokens per step, all prompts together."""
-    return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.target_calls for a in runs[shape])
-
-
-def pace(shape):
-    """Tokens per second of decoding."""
-    return sum(len(a.tokens) for a in runs[shape]) / sum(a.trace.decode_seconds for a in runs[shape])
+    return race.row(shape).tokens_per_call
 
 
 def clock(shape):
     """Times faster than ordinary decoding, measured."""
-    return pace(shape) / pace("autoregressive")
+    return race.row(shape).decode_speedup
 
 
 points = [(w, 4, compression((5, w, w, False))) for w in CURVE]
@@ -721,8 +698,8 @@ figures.save(fig, "07-curve", alt=alt, model=loaded, quoted=quoted)
 
 # %% [markdown]
 # There are two parameters, and five points from two short answers.
-# The shape of the curve is worth looking at, the digits of $\alpha$ are not: $\alpha$
-# and $f$ can be traded for each other (rare good steps with better drafts look much like frequent ones with worse).
+# The shape of the curve is worth looking at, the digits of $\alpha$ are not.
+# One can trade $\alpha$ for $f$: rare good steps with better drafts look much like frequent ones with worse drafts.
 # Is $S$ straight in $\log b$?
 # Piece by piece:
 
@@ -733,9 +710,7 @@ for (w, _, low), (v, _, high) in zip(points, points[1:]):
     print(f"from b = {w:2} to {v:2}: {(high - low) / doublings:+.2f} per doubling; the fit says {by_fit:+.2f}")
 until = fit.alpha ** -4 if fit.alpha > 0 else float("inf")
 print(f"By the fit the curve bends towards its ceiling, {ceiling:.2f}, from about b = {until:.0f} on.")
-depths = [answer.trace.acceptance_by_depth() for answer in runs[5, 15, 15, False]]
-for depth in range(1, 5):
-    accepted, tested = np.sum([(0, 0), *(one[depth - 1] for one in depths if len(one) >= depth)], axis=0)
+for depth, (accepted, tested) in enumerate(race.steps((5, 15, 15, False)).by_depth, start=1):
     print(f"W = G = 15, depth {depth}: a token accepted in {accepted} of the {tested} steps that got there")
 
 # %% [markdown]
@@ -755,14 +730,14 @@ for depth in range(1, 5):
 # The paper's columns are **quoted**.
 
 # %%
-from specdec_core.race.tables import markdown
-
 def cells(shape):
     return [f"{compression(shape):.2f}", f"{clock(shape):.2f}"]
 
 
-table = [["none (ordinary)", "", "1.00", "1.00", *cells("autoregressive"), "", ""],
-         ["prompt lookup", "yes", "1.55", "1.44", *cells("prompt lookup"), "", ""]]  # fmt: skip
+table = [
+    ["none (ordinary)", "", "1.00", "1.00", *cells("autoregressive"), "", ""],
+    ["prompt lookup", "yes", "1.55", "1.44", *cells("prompt lookup"), "", ""],
+]
 for *shape, speed, value in ABLATION:
     N, W, G, prompt_ngrams = shape
     row = [f"({N}, {W}, {G})", "yes" if prompt_ngrams else "no", f"{value:.2f}", f"{speed:.2f}"]
@@ -775,8 +750,8 @@ fig, axes = plt.subplots(figsize=(7.6, 4.6))
 names = [f"({N}, {W}, {G})" + (", prompt" if p else "") for N, W, G, p, *_ in ABLATION]
 place = np.arange(len(names))
 small = [compression(settings[("scaled", *row[:4])]) for row in ABLATION]
-sides = {"S here, unscaled": [compression(row[:4]) for row in ABLATION],
-         f"S here, W and G divided by {SCALE}": small}  # fmt: skip
+sides = {"S here, unscaled": [compression(row[:4]) for row in ABLATION]}
+sides[f"S here, W and G divided by {SCALE}"] = small
 for i, (label, values) in enumerate(sides.items()):
     gained = [value - 1 for value in values]
     axes.barh(place + 0.4 * (i - 0.5), gained, left=1, height=0.36, label=label, **style.bar(i + 1))
@@ -816,23 +791,29 @@ print(f"and the window of one column {compression((5, 1, 30, True)):.2f}.")
 # and the best setting is near the corner.
 
 # %%
-from specdec_core.measure import measure_costs
+from collections import Counter
 
 costs = measure_costs(lm, widths=(1, 4, 8, 16, 24, 32, 48, 64, 96, 124), context=96, repeats=5)
 
 
+def forwards(shape):
+    """Rows of a forward -> how many forwards had as many, in all answers."""
+    steps = race.steps(shape)
+    return Counter(steps.hit_rows) + Counter(steps.miss_rows)
+
+
 def predicted(shape):
     """Times faster if t(q) is the whole story."""
-    steps = [done for answer in runs[shape] for done in answer.trace.steps]
-    rows = [len(done.tree.tokens) for done in steps]
-    return sum(len(done.tokens) for done in steps) * costs.t(1) / sum(map(costs.t, rows))
+    seconds = sum(count * costs.t(q) for q, count in forwards(shape).items())
+    return race.steps(shape).tokens * costs.t(1) / seconds
 
 
 def mean_rows(shape):
-    """Rows of a forward, the mean of all runs."""
-    return np.mean([len(done.tree.tokens) for answer in runs[shape] for done in answer.trace.steps])
+    """Rows of a forward, the mean of all answers."""
+    return np.mean([*forwards(shape).elements()])
 
 
+# %%
 rows_of = {w: mean_rows((5, w, w, False)) for w in CURVE}
 gain = {w: clock((5, w, w, False)) for w in CURVE}
 table = []
@@ -896,7 +877,7 @@ print(f"Per row, beyond the corner, t(q) rises by {(costs.t(124) - costs.t(64)) 
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.model.parallel import shares
+from specdec_core.model import shares
 
 
 def share_out(tree, ranks):
@@ -942,17 +923,14 @@ import tempfile
 SCRIPT = """
 import json, sys
 import torch.distributed as dist
+from specdec_core import CachedLM, generate, load
 from specdec_core.drafters import Lookahead
-from specdec_core.core.engine import generate
-from specdec_core.model.invariance import Shape
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.model.parallel import ShardedLM
+from specdec_core.model import Shape, ShardedLM
 
 rank, folder = int(sys.argv[1]), sys.argv[2]
 prompt, shape, padded = json.load(open(folder + "/job.json"))
 dist.init_process_group("gloo", init_method="file://" + folder + "/meet", rank=rank, world_size=2)
-lm, widths = CachedLM(load("default").model, numerics="invariant", shape=Shape(*padded)), []
+lm, widths = CachedLM(load("default"), numerics="invariant", shape=Shape(*padded)), []
 inner, lm.forward = lm.forward, lambda *rest: widths.append(len(rest[0].tokens)) or inner(*rest)
 answer = generate(ShardedLM(lm, exchange="argmax"), prompt, Lookahead(*shape), max_new_tokens=16)
 json.dump([answer.tokens, widths], open(f"{folder}/{rank}.json", "w"))
