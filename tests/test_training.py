@@ -1,5 +1,6 @@
 """The training side: conversations in waves, the corpus, the feature module, the loop, the weight files."""
 
+import copy
 import json
 import random
 from dataclasses import replace
@@ -8,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 from tiny_chat import Letters, chat_model, corpus
-from tiny_models import plain_logits, tiny
+from tqdm import tqdm
 
-from specdec_core.base.errors import ModelError, SpecdecError, UnsupportedModel
+from specdec_core.base.errors import ModelError, SpecdecError
+from specdec_core.core import Sampling, TableLM, generate, one_by_one, together
 from specdec_core.drafters import weights
 from specdec_core.drafters.feature_net import FeatureDraft
+from specdec_core.model.lm import CachedLM
 from specdec_core.training import recipes, selfchat, waves
 from specdec_core.training.corpus import Batch, Corpus
 from specdec_core.training.feature_draft import FeatureObjective, count_hits
 from specdec_core.training.loop import Schedule, evaluate, train
-from specdec_core.training.selfchat import ANSWER, GIVEN, LOOP, USER, Chat, Template, draw
-from specdec_core.training.wave import Wave
+from specdec_core.training.selfchat import ANSWER, GIVEN, LOOP, USER, Chat, Template
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +33,6 @@ def text(loaded, tmp_path_factory):
     return corpus(tmp_path_factory.mktemp("waves"), loaded)
 
 
-def test_a_wave_reads_what_a_plain_forward_reads_across_blocks_of_its_cache():
-    model = tiny("llama")
-    ids = torch.randint(0, 61, (3, 80), generator=torch.Generator().manual_seed(1))
-    wave = Wave(model, rows=3, length=80)
-    for position in range(80):
-        logits, _ = wave.step(ids[:, position], position)
-    for row in range(3):
-        assert (logits[row] - plain_logits(model, ids[row])).abs().max() < 1e-5  # transformers normalizes in float32
-    first, _ = wave.step(ids[:, 0], 0)  # begun again, it has forgotten
-    assert (first[0] - plain_logits(model, ids[0, :1])).abs().max() < 1e-5  # transformers normalizes in float32
-
-
-def test_a_wave_refuses_another_architecture():
-    with pytest.raises(UnsupportedModel, match="GPT2LMHeadModel cannot be run in waves"):
-        Wave(tiny("gpt2"), 2, 8)
-
-
 def test_the_template_is_cut_where_somebody_begins_to_write():
     template = Template.of(Letters())
     decode = Letters().decode
@@ -56,48 +41,62 @@ def test_the_template_is_cut_where_somebody_begins_to_write():
         Template.of(type("Plain", (), {"chat_template": None, "name_or_path": "plain"})())
 
 
-def started(queue, temperature=0.0):
+def listened(following, given, speaker, length=40, temperature=0.0):
+    """A full conversation of a model that follows each token with the one that ``following`` has for it."""
+    logits = np.zeros((61, 61))
+    for token, other in following.items():
+        logits[token, other] = 99.0
     letters = Letters()
-    encode = lambda text: []  # noqa: E731
-    return Chat(Template.of(letters), random.Random(0), encode, temperature, list(queue))
+    chat = Chat(
+        TableLM(logits), Template.of(letters), lambda text: [], random.Random(0), length, temperature, given, speaker
+    )
+    while not chat.full:
+        together([chat.turn], one_by_one)
+        chat.listen()
+    return chat
+
+
+def spoken(chat):
+    return [(token, role) for token, role in zip(chat.tokens, chat.roles, strict=True) if role != GIVEN]
 
 
 def test_turns_follow_each_other_and_every_token_has_its_role():
-    chat = started(Template.of(Letters()).start)
-    drawn = [10, 11, 0, 20, 21, 22, 0, 30]
-    while drawn:
-        chat.next(-1 if chat.queue else drawn.pop(0))
-    spoken = [(token, role) for token, role in zip(chat.tokens, chat.roles, strict=True) if role != GIVEN]
-    said = [10, 11, 0, 20, 21, 22, 0, 30]
-    assert spoken == list(zip(said, [USER] * 3 + [ANSWER] * 4 + [USER], strict=True))
+    template = Template.of(Letters())
+    u, s, end = 2, 3, 0
+    chat = listened({u: 10, 10: 11, 11: end, s: 20, 20: 21, 21: 22, 22: end}, template.start, USER, length=23)
+    assert len(chat.tokens) == len(chat.roles) == 23
+    both = [(10, USER), (11, USER), (end, USER), (20, ANSWER), (21, ANSWER), (22, ANSWER), (end, ANSWER)]
+    assert spoken(chat) == [*both, *both]
     given = [token for token, role in zip(chat.tokens, chat.roles, strict=True) if role == GIVEN]
-    assert Letters().decode(given) == ">u" + ">s" + ">u"
+    assert Letters().decode(given) == ">u" + ">s" + ">u" + ">s" + ">"
 
 
-def test_a_loop_is_marked_but_for_its_first_round_and_the_turn_is_ended():
-    chat = started(Template.of(Letters()).start + Template.of(Letters()).to_answer)
-    chat.speaker = ANSWER
-    while chat.queue:
-        chat.next(-1)
-    for step in range(100):
-        if chat.queue:
-            break
-        chat.next([7, 8, 9][step % 3])
-    answer = [role for role in chat.roles if role != GIVEN]
-    assert answer == [ANSWER] * 3 + [LOOP] * 27
-    assert Letters().decode(chat.queue) == "<>u"
-    assert selfchat._loop([1, 2] * 14) == 0  # too short to tell
-    assert selfchat._loop(list(range(40))) == 0
+def test_a_question_is_cut_and_a_loop_is_marked_but_for_its_first_round_and_both_turns_are_ended():
+    template = Template.of(Letters())
+    given = template.start + template.to_answer
+    chat = listened({3: 7, 7: 8, 8: 9, 9: 7}, given, ANSWER, length=40)
+    assert [role for _, role in spoken(chat)][:30] == [ANSWER] * 3 + [LOOP] * 27
+    assert Letters().decode(chat.tokens[len(given) + 30 :][:3]) == "<>u"
+    assert selfchat.loop([1, 2] * 14) == 0  # too short to tell
 
 
-def test_tokens_are_drawn_from_the_largest_with_mass_top_p():
-    logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]])).repeat(4000, 1)
-    generator = torch.Generator().manual_seed(0)
-    drawn = draw(logits, torch.ones(4000), generator, top_k=3, top_p=0.7)
-    share = (drawn == 0).float().mean()
-    assert set(drawn.tolist()) == {0, 1}
-    assert abs(share - 0.5 / 0.8) < 5 * (0.625 * 0.375 / 4000) ** 0.5
-    assert draw(logits, torch.zeros(4000), generator, top_k=3).unique().tolist() == [0]
+def test_a_conversation_is_a_sequence_of_runs_with_their_prompts_read_anew(loaded):
+    """What the engine writes for each turn from the whole text before it, in a cache that knows nothing of it."""
+    lm = CachedLM(loaded)
+    chats = selfchat.begin(lm, loaded.tokenizer, rows=6, length=90, seed=3, wave=0, paragraphs=[], greedy=0.5)
+    rngs = [copy.deepcopy(chat._streams) for chat in chats]
+    with tqdm(disable=True) as bar:
+        text = selfchat.converse(chats, [], bar)
+    assert text["tokens"].shape == (6, 90) and len(text["temperature"].unique()) == 2
+    for tokens, roles, temperature, streams in zip(*(part.tolist() for part in text.values()), rngs, strict=True):
+        begun = 0
+        while begun < 90:
+            start = next((at for at in range(begun, 90) if roles[at] != GIVEN), 90)
+            begun = next((at for at in range(start, 90) if roles[at] == GIVEN), 90)
+            warmth = 1.0 if roles[start : start + 1] == [USER] else temperature
+            sampling = Sampling(warmth, top_k=50, top_p=0.95)
+            run = generate(lm, tokens[:start], max_new_tokens=begun - start, sampling=sampling, rngs=streams)
+            assert list(run.tokens) == tokens[start:begun]
 
 
 def test_waves_are_the_same_again_side_by_side_and_after_an_interruption(loaded, tmp_path):
@@ -281,7 +280,7 @@ def test_the_command_runs_a_recipe_and_prints_its_card(loaded, text, tmp_path, m
     from specdec_core.commands.cli import main
     from specdec_core.model import loading as models
 
-    monkeypatch.setattr(models, "load", lambda *args, **kwargs: loaded_with_words(loaded))
+    monkeypatch.setattr(models, "load", lambda *args, **kwargs: loaded)
     out = tmp_path / "out.safetensors"
     given = ["train", "mtp", "--folder", str(text.paths[0].parent), "--updates", "2", "--vocabulary", "30"]
     assert main([*given, "--out", str(out), "--stop-after", "1"]) == 0
@@ -291,11 +290,6 @@ def test_the_command_runs_a_recipe_and_prints_its_card(loaded, text, tmp_path, m
     assert "mtp for tiny" in printed and "draft vocabulary 30" in printed
     assert main(["train", "nonsense", "--folder", str(tmp_path)]) == 2
     assert json.loads((text.paths[0].parent / "mtp" / "log.jsonl").read_text().splitlines()[-1])["update"] == 2
-
-
-def loaded_with_words(loaded):
-    loaded.why = "float32 on cpu."
-    return loaded
 
 
 def test_the_ablations_differ_from_eagle_in_one_part_each():

@@ -1,11 +1,12 @@
 """A chat model small enough to talk to itself in a test: a tiny Llama, and a tokenizer of letters with a template."""
 
 import random
-from types import SimpleNamespace
+from pathlib import Path
 
 import torch
 from tiny_models import tiny
 
+from specdec_core.model.loaded import LoadedModel
 from specdec_core.training import waves
 from specdec_core.training.corpus import Corpus
 
@@ -35,15 +36,15 @@ class Letters:
 
 
 def chat_model(dtype=torch.float32):
-    """What `models.load` would return for it."""
+    """What `load` would return for it."""
     model = tiny("llama", max_position_embeddings=256)
     model = type(model)(model.config).to(dtype).eval().requires_grad_(False)
     weights = tiny("llama", max_position_embeddings=256).state_dict()
     model.load_state_dict({name: value.to(dtype) for name, value in weights.items()})
-    return SimpleNamespace(
-        model=model, tokenizer=Letters(), device=torch.device("cpu"), dtype=dtype, weights_hash="tiny",
-        path=SimpleNamespace(name="tiny"), stop_ids=frozenset([0]),
-    )  # fmt: skip
+    why, device, parameters = f"{dtype} on cpu.", torch.device("cpu"), sum(p.numel() for p in model.parameters())
+    loaded = LoadedModel(model, Letters(), "tiny", Path("tiny"), dtype, device, why, frozenset([0]), parameters)
+    vars(loaded)["weights_hash"] = "tiny"  # it has no files
+    return loaded
 
 
 def corpus(folder, loaded, answer_tokens=900, rows=16, length=72):

@@ -1,4 +1,4 @@
-"""Training the module of MTP and EAGLE (`drafters.feature_net`): what is minimized, what is counted on held-out text."""
+"""Training the module of MTP and EAGLE (`drafters.feature_net`): the loss, and what is counted on held-out text."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +18,16 @@ from tqdm import tqdm
 
 from ..base import files
 from ..base.errors import SpecdecError
+from ..model.chat import Tokenizer
 from ..model.fetch import home
+from ..model.lm import CachedLM
+from ..model.loaded import LoadedModel
 from ..stores import identify
 from .corpus import HELD_OUT
-from .selfchat import ANSWER, LOOP, Template, begin, run
-from .wave import Wave
+from .selfchat import ANSWER, LOOP, Template, begin, converse
 
 TEXT = Path(__file__).parents[1] / "weights" / "selfchat.npz"  # the default model's conversations, tokens and roles
+_TENSORS = {"tokens": np.int32, "roles": np.uint8, "temperature": np.float32}  # of a wave, beside the hidden states
 _MATERIAL = 2  # later waves take their paragraphs from this one, so that they do not wait for each other
 
 
@@ -38,17 +40,30 @@ def path_of(folder: Path, wave: int) -> Path:
     return folder / f"wave-{wave:03d}.safetensors"
 
 
-def write(loaded: Any, folder: Path, answer_tokens: int = 1_500_000, rows: int = 256, length: int = 384, seed: int = 0,
-          part: tuple[int, int] = (0, 1), quiet: bool = False) -> None:  # fmt: skip
+def write(
+    loaded: LoadedModel,
+    folder: Path,
+    answer_tokens: int = 1_500_000,
+    rows: int = 256,
+    length: int = 384,
+    seed: int = 0,
+    part: tuple[int, int] = (0, 1),
+    quiet: bool = False,
+) -> None:
     """Let the model talk to itself until there are so many answer tokens; waves that are there already count.
 
     Args:
-        loaded: a `models.LoadedModel`.
+        loaded: the model.
+        folder: for the waves.
+        answer_tokens: how many, in all waves together.
         rows, length: conversations in a wave, and tokens in each.
+        seed: of the text.
         part: (i, n) writes every n-th wave only, for n processes side by side; the first three come one by one.
+        quiet: show no progress.
 
     Raises:
-        SpecdecError: if the model cannot write both sides of a chat; and as `Wave`.
+        SpecdecError: if the model cannot write both sides of a chat.
+        UnsupportedModel: if it cannot be run; see `CachedLM`.
     """
     try:
         template = Template.of(loaded.tokenizer)
@@ -56,7 +71,7 @@ def write(loaded: Any, folder: Path, answer_tokens: int = 1_500_000, rows: int =
         raise SpecdecError(f"{error}; choose a chat model") from error
     folder.mkdir(parents=True, exist_ok=True)
     banned = [token for token in loaded.tokenizer.all_special_ids if token != template.end]
-    runner, written, number = None, 0, 0
+    lm, written, number = None, 0, 0
     while written < answer_tokens:
         path = path_of(folder, number)
         if path.exists():
@@ -64,46 +79,34 @@ def write(loaded: Any, folder: Path, answer_tokens: int = 1_500_000, rows: int =
         elif number > _MATERIAL and number % part[1] != part[0]:
             written += _answers(path_of(folder, number - 1))  # as many as its neighbour; another process writes it
         else:
-            runner = runner or Wave(loaded.model, rows, length)
+            lm = lm or CachedLM(loaded)
             material = path_of(folder, min(number - 1, _MATERIAL))
             texts = paragraphs(material, loaded.tokenizer) if number else []
-            chats = begin(template, loaded.tokenizer, rows, seed, number, texts)
-            generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+            chats = begin(lm, loaded.tokenizer, rows, length, seed, number, texts)
             with tqdm(total=rows * length, desc=f"wave {number}", unit="tok", disable=quiet) as bar:
-                _store(path, run(runner, chats, generator, banned, bar))
+                _store(path, lm, converse(chats, banned, bar))
             written += _answers(path)
         number += 1
 
 
-def states(loaded: Any, folder: Path, text: Path = TEXT, rows: int = 256, quiet: bool = False) -> None:
+def states(loaded: LoadedModel, folder: Path, text: Path = TEXT, rows: int = 256, quiet: bool = False) -> None:
     """Read stored conversations again, to have the model's hidden states beside them; done waves are kept."""
-    stored = np.load(text)
+    with np.load(text) as stored:
+        whole = {name: torch.from_numpy(stored[name].astype(kind)) for name, kind in _TENSORS.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    tokens = torch.from_numpy(stored["tokens"].astype(np.int64))
-    runner = None
-    for number, start in enumerate(range(0, len(tokens), rows)):
-        path, part = path_of(folder, number), tokens[start : start + rows]
-        if path.exists():
-            continue
-        if runner is None or runner.rows != len(part):
-            runner = Wave(loaded.model, len(part), tokens.shape[1])
-        hidden = torch.empty(*part.shape, runner.dim, dtype=runner.dtype)
-        with tqdm(total=part.numel(), desc=f"wave {number}", unit="tok", disable=quiet) as bar:
-            for position in range(part.shape[1]):
-                hidden[:, position] = runner.step(part[:, position].to(runner.device), position, logits=False)[1].cpu()
-                bar.update(len(part))
-        _store(path, {"tokens": part.int(), "hidden": hidden,
-                      "roles": torch.from_numpy(stored["roles"][start : start + rows]),
-                      "temperature": torch.from_numpy(stored["temperature"][start : start + rows])})  # fmt: skip
+    lm = None
+    for number, start in enumerate(tqdm(range(0, len(whole["tokens"]), rows), unit="wave", disable=quiet)):
+        if not (path := path_of(folder, number)).exists():
+            lm = lm or CachedLM(loaded)
+            _store(path, lm, {name: tensor[start : start + rows] for name, tensor in whole.items()})
 
 
-def pack(folder: Path, path: Path, tokenizer: Any) -> None:
+def pack(folder: Path, path: Path, tokenizer: Tokenizer) -> None:
     """The conversations of a folder without their states, compressed, in one file that says whose ids they are."""
-    names = ("tokens", "roles", "temperature")
-    parts: dict[str, list] = {name: [] for name in names}
+    parts: dict[str, list] = {name: [] for name in _TENSORS}
     for wave in sorted(folder.glob("wave-*.safetensors")):
         with safe_open(wave, "np") as file:
-            for name in names:
+            for name in _TENSORS:
                 parts[name].append(file.get_tensor(name))
     whole = {name: np.concatenate(found) for name, found in parts.items()}
     if whole["tokens"].max() < 1 << 16:
@@ -114,7 +117,7 @@ def pack(folder: Path, path: Path, tokenizer: Any) -> None:
     files.write(path, buffer.getvalue())
 
 
-def documents(tokenizer: Any, text: Path = TEXT) -> Iterator[np.ndarray]:
+def documents(tokenizer: Tokenizer, text: Path = TEXT) -> Iterator[np.ndarray]:
     """Text for a datastore of conversation: those that are trained on, without loops and the template's beginning.
 
     Yields:
@@ -126,8 +129,10 @@ def documents(tokenizer: Any, text: Path = TEXT) -> Iterator[np.ndarray]:
     stored = np.load(text)
     (name, made), (asked, wanted) = stored["tokenizer"].tolist(), identify(tokenizer)
     if made != wanted:
-        raise SpecdecError(f"the conversations in {text.name} are ids of the tokenizer {name}, not of {asked}; "
-                           f"write some of that model's own with: specdec train selfchat")  # fmt: skip
+        raise SpecdecError(
+            f"the conversations in {text.name} are ids of the tokenizer {name}, not of {asked}; "
+            f"write some of that model's own with: specdec train selfchat"
+        )
     tokens, roles = stored["tokens"], stored["roles"]
     start = int((tokens == tokens[0]).all(0).argmin())  # after what the template puts in front of every one
     for row in range(len(tokens)):
@@ -135,7 +140,7 @@ def documents(tokenizer: Any, text: Path = TEXT) -> Iterator[np.ndarray]:
             yield tokens[row, start:][roles[row, start:] != LOOP].astype(np.int64)
 
 
-def paragraphs(path: Path, tokenizer: Any) -> list[str]:
+def paragraphs(path: Path, tokenizer: Tokenizer) -> list[str]:
     """Answers of a wave of 40 to 130 tokens without code: texts for prompts that need one."""
     with safe_open(path, "pt") as file:
         tokens, roles = file.get_tensor("tokens").tolist(), file.get_tensor("roles").tolist()
@@ -159,6 +164,8 @@ def _answers(path: Path) -> int:
         return int((file.get_tensor("roles") == ANSWER).sum())
 
 
-def _store(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+def _store(path: Path, lm: CachedLM, wave: dict[str, torch.Tensor]) -> None:
+    """A wave's text with the hidden states (B, L, D) after each of its tokens."""
+    states = [lm.prefill(row, needs_hidden=True).cpu() for row in wave["tokens"].tolist()]  # (L, D) each
     with files.whole(path) as unfinished:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished)
+        save_file({**wave, "hidden": torch.stack(states)}, unfinished)
