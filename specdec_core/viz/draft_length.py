@@ -1,4 +1,4 @@
-"""How long a draft should be: tokens a step and speedup over the draft length, for a chosen α and c.
+"""How long a draft should be: tokens per step and speedup over the draft length, for a chosen α and c.
 
 Every point is `theory.expected_tokens` or `theory.speedup`: each draft token is accepted with the same probability α,
 a draft call takes c target calls, and a target call takes as long over γ + 1 rows as over one.
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..theory import best_gamma, expected_accepted, expected_tokens, speedup
 from . import figures, style
-from .fallback import show
+from .fallback import live, show
 
 LONGEST = 16  # drafts drawn, and the longest that is tried for the best
 
@@ -51,21 +51,20 @@ def draw(alpha: float, gamma: int, c: float) -> Any:
         left.plot(lengths, [expected_accepted(alpha, g) for g in lengths], label="accepted drafts", **style.line(1))
         if alpha < 1:
             left.axhline(1 / (1 - alpha), color="#7F7F7F", linestyle=":", label="ceiling 1/(1 − α)")
-        left.set(title="Tokens a step", ylim=(0, 1.12 * min(1 / (1 - alpha), 17) if alpha < 1 else 18))
+        left.set(title="Tokens per step", ylim=(0, 1.12 * min(1 / (1 - alpha), 17) if alpha < 1 else 18))
         gains = [speedup(alpha, g, c) for g in lengths]
         right.plot(lengths, gains, label="speedup", **style.line(2))
         right.axhline(1, color="black", linewidth=1)
         right.axhspan(0, 1, facecolor="#EEEEEE", hatch="///", edgecolor="#BBBBBB", label="slower than no draft")
         best = best_gamma(alpha, c, LONGEST)
-        right.plot(best, gains[best], marker="*", markersize=16, color=style.PALETTE[6], linestyle="none",
-                   markeredgecolor="black", label=f"best: γ = {best}", zorder=4)  # fmt: skip
+        star = {"marker": "*", "markersize": 16, "markeredgecolor": "black", "linestyle": "none", "zorder": 4}
+        right.plot(best, gains[best], color=style.PALETTE[6], label=f"best: γ = {best}", **star)
         right.set(title="Speedup", ylim=(0, 1.15 * max(1.2, *gains)))
-        ring = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markeredgecolor": "black",
-                "markeredgewidth": 2, "linestyle": "none", "zorder": 5}  # fmt: skip
+        ring = style.RING | {"zorder": 5}
         left.plot([gamma] * 2, [expected_tokens(alpha, gamma), expected_accepted(alpha, gamma)], **ring)
         right.plot(gamma, gains[gamma], label=f"chosen: γ = {gamma}", **ring)
         for axes in (left, right):
-            axes.set_xlabel("γ, tokens drafted a step")
+            axes.set_xlabel("γ, tokens drafted per step")
             axes.set_xticks(range(0, LONGEST + 1, 2))
             axes.legend(loc="best", fontsize=8, markerscale=0.6, frameon=True, framealpha=0.9, edgecolor="none")
     return fig
@@ -87,14 +86,7 @@ def sliders(alpha: float = 0.8, gamma: int = 4, c: float = 0.1) -> None:
         for value, what in ((alpha, "α, accepted"), (c, "c, cost"))
     )
     count = widgets.IntSlider(value=gamma, min=0, max=LONGEST, description="γ, drafted", **wide)
-    shown = widgets.HTML()
-
-    def redraw(_: Any = None) -> None:
-        shown.value = page(rate.value, count.value, cost.value)
-
-    for control in (rate, count, cost):
-        control.observe(redraw, "value")
-    redraw()
+    shown = live(lambda: page(rate.value, count.value, cost.value), rate, count, cost)
     static = page(alpha, gamma, c) + page(alpha, gamma, alpha)
     box = widgets.VBox([widgets.HBox([rate, cost]), count, shown])
-    show(box, static, "Tokens a step and speedup over the draft length, for a chosen acceptance and cost")
+    show(box, static, "Tokens per step and speedup over the draft length, for a chosen acceptance and cost")

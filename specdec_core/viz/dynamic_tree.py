@@ -6,7 +6,6 @@ probabilities from the root down to it (EAGLE-2, arXiv:2406.16858, section 4).
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .fallback import show
+from . import markup
+from .fallback import show, stepped
 
 # kind: (what the legend says, fill, edge, edge width, dashes, mark). The marks alone still tell the kinds apart.
 LOOKS = {
@@ -58,8 +58,8 @@ class Growth:
 
     def __post_init__(self):
         if not len(self.tokens) == len(self.parents) == len(self.values):
-            raise ValueError(f"tokens, parents and values have one length; got {len(self.tokens)}, "
-                             f"{len(self.parents)}, {len(self.values)}")  # fmt: skip
+            lengths = f"{len(self.tokens)}, {len(self.parents)}, {len(self.values)}"
+            raise ValueError(f"tokens, parents and values have one length; got {lengths}")
         if self.parents[0] != -1 or not all(0 <= parent < i for i, parent in enumerate(self.parents) if i):
             raise ValueError(f"parents are -1 and then an earlier node each; got {list(self.parents)}")
         if rich := [i for i, parent in enumerate(self.parents) if i and self.values[i] > self.values[parent]]:
@@ -119,8 +119,8 @@ def kinds(growth: Growth, stage: int) -> list[str]:
     what, number = stages(growth)[stage]
     if what in ("rerank", "verify"):
         kept, accepted = set(growth.kept), set(growth.accepted if what == "verify" else ())
-        return ["accepted" if i in accepted else "kept" if i in kept or i == 0 else "dropped"
-                for i in range(len(growth.tokens))]  # fmt: skip
+        every = range(len(growth.tokens))
+        return ["accepted" if i in accepted else "kept" if i in kept or i == 0 else "dropped" for i in every]
     read = {node for nodes in growth.rounds[: number + (what == "choose")] for node in nodes}
     return ["" if born > number else "read" if i in read else "drafted" for i, born in enumerate(growth.born)]
 
@@ -136,26 +136,16 @@ def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
     if what == "choose":
         best = growth.rounds[number]
         low = min(values[i] for i in best)
-        return (f"Round {number}: of what was drafted in it, the {len(best)} most valuable nodes will be continued; "
-                f"the least of them is worth {low:.3f}.")  # fmt: skip
+        continued = f"of what was drafted in it, the {len(best)} most valuable nodes will be continued"
+        return f"Round {number}: {continued}; the least of them is worth {low:.3f}."
     if what == "rerank":
         total, expected = len(growth.tokens) - 1, 1 + sum(values[i] for i in growth.kept)
-        return (f"All layers together: of {total} drafted tokens the {len(growth.kept)} most valuable are kept. "
-                f"1 + the sum of their values = {expected:.2f}: the tokens that this step should yield.")  # fmt: skip
+        kept = f"of {total} drafted tokens the {len(growth.kept)} most valuable are kept"
+        value = f"1 + the sum of their values = {expected:.2f}: the tokens that this step should yield"
+        return f"All layers together: {kept}. {value}."
     path = sorted(growth.accepted)
     text = "".join(decode(growth.tokens[i]) for i in path)
     return f"The target accepts {len(path)} of them, {text!r}, and adds one token of its own: {len(path) + 1} tokens."
-
-
-def label(text: str, width: int = 9) -> str:
-    r"""A token's text for a box: white space visible where there is nothing else, a long one cut.
-
-    Example:
-        >>> [label(text) for text in (" cat", "\n", "internationalization")]
-        ['cat', '↵', 'internat…']
-    """
-    text = text.strip() or text.replace("\n", "↵").replace(" ", "␣") or "∅"
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def places(growth: Growth) -> list[tuple[int, float]]:
@@ -176,8 +166,8 @@ def picture(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
     marked, at, values = kinds(growth, stage), places(growth), growth.values
     spots = [(_LEFT + column * _PITCH, _TOP + line * (_TALL + _GAP)) for column, line in at]
     depth, tall = max(column for column, _ in at), max(line for _, line in at) + 1
-    width, height = _LEFT * 2 + depth * _PITCH + _BOX, _TOP + tall * (_TALL + _GAP) + 6
-    edges, boxes = [], []
+    heads = ["root", *(f"depth {d}" for d in range(1, depth + 1))]
+    edges, boxes = [], [markup.words(_LEFT + d * _PITCH, 15, head, 12) for d, head in enumerate(heads)]
     for i, kind in enumerate(marked):
         if not kind:
             continue
@@ -187,67 +177,49 @@ def picture(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
             color, thick = ("#333333", 1.6) if kind in ("kept", "accepted") else ("#BBBBBB", 0.8)
             line = f"M{px + _BOX} {py + _TALL / 2:.1f}L{x} {y + _TALL / 2:.1f}"
             edges.append(f'<path d="{line}" fill="none" stroke="{color}" stroke-width="{thick}"/>')
-        boxes.append(_box(x, y, label(decode(growth.tokens[i])), f"{values[i]:.3f}" if i else "", kind))
-    heads = "".join(
-        f'<text x="{_LEFT + d * _PITCH}" y="15" font-size="12">{"root" if d == 0 else f"depth {d}"}</text>'
-        for d in range(depth + 1)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} '
-        f'{height:.0f}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="11">'
-        f'<rect width="{width}" height="{height:.0f}" fill="#FFFFFF"/>{heads}{"".join(edges)}{"".join(boxes)}</svg>'
-    )
+        boxes.append(_box(x, y, markup.label(decode(growth.tokens[i]), 9), f"{values[i]:.3f}" if i else "", kind))
+    width, height = _LEFT * 2 + depth * _PITCH + _BOX, _TOP + tall * (_TALL + _GAP) + 6
+    return markup.svg(width, height, edges + boxes)
 
 
 def page(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
     """Words, picture and legend of a stage as HTML that needs no file.
 
     Raises:
-        ValueError: for a stage that there is not.
+        ValueError: for a stage that the growth does not have.
     """
     count = len(stages(growth))
     if not 0 <= stage < count:
         raise ValueError(f"the growth has stages 0 ... {count - 1}; got {stage}")
-    said = words(growth, stage, decode)
-    data = base64.b64encode(picture(growth, stage, decode).encode()).decode()
-    used = [kind for kind in LOOKS if kind in kinds(growth, stage)]
+    heading = words(growth, stage, decode)
+    used = [LOOKS[kind] for kind in LOOKS if kind in kinds(growth, stage)]
     legend = " &nbsp; ".join(
-        f'<span style="background:{LOOKS[k][1]};border:{LOOKS[k][3]}px {"dashed" if LOOKS[k][4] else "solid"} '
-        f'{LOOKS[k][2]};padding:1px 5px;color:#1A1A1A">{LOOKS[k][0]} {LOOKS[k][5]}</span>'
-        for k in used
+        f'<span style="background:{fill};border:{width}px {"dashed" if dashes else "solid"} {edge};padding:1px 5px;'
+        f'color:#1A1A1A">{what} {mark}</span>'
+        for what, fill, edge, width, dashes, mark in used
     )
     return (
-        f'<div style="color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;overflow-x:auto">'
-        f'<p><b>{escape(said)}</b></p><img src="data:image/svg+xml;base64,{data}" alt="{escape(said)}">'
-        f'<div style="line-height:2.2">{legend}</div></div>'
+        f'<div style="{markup.SMALL};overflow-x:auto"><p><b>{escape(heading)}</b></p>'
+        f'{markup.image(picture(growth, stage, decode), heading)}<div style="line-height:2.2">{legend}</div></div>'
     )
 
 
 def player(growth: Growth, decode: Callable[[int], str]) -> None:
     """Show the growth with a slider over its stages; without a kernel, the first round and all from the cut on."""
-    import ipywidgets as widgets
-
     names = stages(growth)
     last = len(names) - 1
-    slider = widgets.IntSlider(value=0, min=0, max=last, description="stage", layout={"width": "60%"})
-    play = widgets.Play(value=0, min=0, max=last, interval=1500)
-    widgets.jslink((play, "value"), (slider, "value"))
-    shown = widgets.HTML(page(growth, slider.value, decode))
-    slider.observe(lambda change: setattr(shown, "value", page(growth, change["new"], decode)), "value")
     still = [i for i, (what, number) in enumerate(names) if (what, number) == ("choose", 1) or what != "draft"]
     still = sorted({*(i for i in still if names[i][1] in (1, names[-1][1])), *([0] if last == 0 else [])})
     static = "".join(f"<h4>Stage {i} of {last}</h4>{page(growth, i, decode)}" for i in still)
-    box = widgets.VBox([widgets.HBox([play, slider]), shown])
-    show(box, static, f"A dynamic draft tree of {len(growth.tokens) - 1} nodes, of which {len(growth.kept)} are kept")
+    widget = stepped(lambda stage: page(growth, stage, decode), "stage", 0, last, 0, interval=1500)
+    kept = f"A dynamic draft tree of {len(growth.tokens) - 1} nodes, of which {len(growth.kept)} are kept"
+    show(widget, static, kept)
 
 
 def _box(x: float, y: float, text: str, value: str, kind: str) -> str:
     _, fill, edge, width, dashes, mark = LOOKS[kind]
     color = "#767676" if kind == "dropped" else "#000000"
     dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-    name = escape(f"{text}{' ' + mark if mark else ''}")
-    return (
-        f'<rect x="{x}" y="{y:.1f}" width="{_BOX}" height="{_TALL}" rx="3" fill="{fill}" stroke="{edge}" '
-        f'stroke-width="{width}"{dash}/><text x="{x + 4}" y="{y + 13.5:.1f}" fill="{color}">{name}</text>'
-        f'<text x="{x + _BOX - 4}" y="{y + 13.5:.1f}" fill="{color}" text-anchor="end">{value}</text>'
-    )
+    box = markup.rect(x, y, _BOX, _TALL, fill, edge, width, f'rx="3"{dash}')
+    name = markup.words(x + 4, y + 13.5, f"{text} {mark}".strip(), 11, fill=color)
+    return box + name + markup.words(x + _BOX - 4, y + 13.5, value, 11, "end", color)

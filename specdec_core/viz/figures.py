@@ -1,6 +1,6 @@
 """Figures that say where they come from: a caption with the hardware, alt text, and a line in the manifest.
 
-A chapter calls `save` once a figure. The reader sees the figure in the notebook; while the book is built
+A chapter calls `save` once per figure. The reader sees the figure in the notebook; while the book is built
 (`bookbuild` sets `SPECDEC_FIGURES`) the same call also leaves an SVG and its record there. Outside a build
 nothing is written, so running a chapter never touches the committed figures.
 """
@@ -17,9 +17,13 @@ from datetime import date
 from html import escape
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .style import used
+
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.figure import Figure
 
 FOLDER = "SPECDEC_FIGURES"
 _NAME = re.compile(r"(\d\d|appendix)(-[a-z0-9]+)+")
@@ -27,22 +31,31 @@ _WIDTH = 130  # characters of a caption line
 _SCALE = 1.5  # pixels of the PNG per pixel on the page
 
 
+class Measured(Protocol):
+    """What a figure says of the model that was run; a `LoadedModel` has it."""
+
+    label: str
+    weights_hash: str
+    dtype: torch.dtype
+    device: torch.device
+
+
 def save(
-    fig: Any,
+    fig: Figure,
     name: str,
     *,
     alt: str,
-    model: Any = None,
+    model: Measured | None = None,
     quoted: Sequence[str] = (),
     seed: int = 0,
 ) -> None:
     """Caption a figure, show it, and keep it if the book is being built.
 
     Args:
-        fig: of matplotlib; closed afterwards.
+        fig: closed afterwards.
         name: chapter and subject, such as ``"00-forward-cost"``; the name of the file.
         alt: what the figure shows, for those who cannot see it.
-        model: the `models.LoadedModel` that the run used; None for a figure computed from a formula.
+        model: the loaded model that the run used; None for a figure computed from a formula.
         quoted: each number that was not obtained here, with its source.
         seed: of the run.
 
@@ -54,9 +67,8 @@ def save(
     if len(alt.split()) < 4:
         raise ValueError(f"alt says in words what {name} shows, for those who cannot see it; got {alt!r}")
     about = provenance(model)
-    fig.text(
-        0.01, -0.01, caption(about, quoted), ha="left", va="top", fontsize=7, color="#404040", linespacing=1.35,
-    )  # fmt: skip
+    look = {"ha": "left", "va": "top", "fontsize": 7, "color": "#404040", "linespacing": 1.35}
+    fig.text(0.01, -0.01, caption(about, quoted), **look)
     _show(fig, alt)
     if folder := os.environ.get(FOLDER):
         record = {"chapter": name[: name.index("-")], "alt": alt, **about}
@@ -68,7 +80,7 @@ def save(
     plt.close(fig)
 
 
-def provenance(model: Any) -> dict[str, Any]:
+def provenance(model: Measured | None) -> dict[str, Any]:
     """Model, its weights' hash, dtype, device, threads, machine and versions; all None where no model ran.
 
     Example:
@@ -81,7 +93,6 @@ def provenance(model: Any) -> dict[str, Any]:
         about = dict.fromkeys(("model", "weights_sha256", "dtype", "device", "threads", "machine"))
         return {**about, "versions": machine.versions()}
     import torch
-
 
     return {
         "model": model.label,
@@ -125,7 +136,7 @@ def _wrap(words: str, width: int) -> list[str]:
     return textwrap.wrap(words, width, break_on_hyphens=False)
 
 
-def svg(fig: Any, alt: str = "") -> str:
+def svg(fig: Figure, alt: str = "") -> str:
     """The figure as SVG text: the same bytes for the same figure, with ``alt`` as its title."""
     buffer = StringIO()
     with used():
@@ -134,7 +145,7 @@ def svg(fig: Any, alt: str = "") -> str:
     return f"{head}<title>{escape(alt)}</title>\n <metadata>{rest}"
 
 
-def png(fig: Any) -> tuple[bytes, int]:
+def png(fig: Figure) -> tuple[bytes, int]:
     """The figure as PNG bytes, and the width in pixels at which to show it."""
     buffer = BytesIO()
     fig.savefig(buffer, format="png", dpi=96 * _SCALE, bbox_inches="tight")
@@ -142,14 +153,14 @@ def png(fig: Any) -> tuple[bytes, int]:
     return content, round(int.from_bytes(content[16:20], "big") / _SCALE)  # the width in the IHDR chunk
 
 
-def html(fig: Any, alt: str) -> str:
+def html(fig: Figure, alt: str) -> str:
     """The figure as an ``<img>`` element that needs no file; for widgets."""
     content, width = png(fig)
     data = base64.b64encode(content).decode()
     return f'<img src="data:image/png;base64,{data}" width="{width}" alt="{escape(alt)}">'
 
 
-def _show(fig: Any, alt: str) -> None:
+def _show(fig: Figure, alt: str) -> None:
     from IPython import get_ipython
     from IPython.display import display
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..measure.costs import Costs
 from ..theory import alpha_for
 from . import figures, style
-from .fallback import show
+from .fallback import show, stepped
 
 
 def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | None = None) -> Any:
@@ -32,12 +32,11 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
         axes.plot(widths, one_by_one, color="black", linestyle=":", label="q · t(1), the same q tokens one by one")
         if floor is not None:
             fine = [widths[0] * (widths[-1] / widths[0]) ** (i / 60) for i in range(61)]
-            axes.plot(fine, [ms * floor(q) for q in fine], color="#D55E00", linestyle="-.",
-                      label="roofline: the slower of reading and computing")  # fmt: skip
+            name = "roofline: the slower of reading and computing"
+            axes.plot(fine, [ms * floor(q) for q in fine], color="#D55E00", linestyle="-.", label=name)
         if mark is not None:
             axes.axvline(mark, color="#7F7F7F", linewidth=0.8)
-            axes.plot([mark], [ms * costs.t(mark)], marker="o", markersize=11, markerfacecolor="none",
-                      markeredgecolor="black", markeredgewidth=1.6, linestyle="none")  # fmt: skip
+            axes.plot([mark], [ms * costs.t(mark)], **style.RING)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(widths, [str(q) for q in widths])
@@ -52,16 +51,12 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
 
 def slider(costs: Costs) -> None:
     """Show t(q) with a slider for q; without a kernel, a table over the measured widths."""
-    import ipywidgets as widgets
-
-    chosen = widgets.IntSlider(value=8, min=1, max=costs.widths[-1], description="q", layout={"width": "70%"})
-    page = widgets.HTML(_page(costs, chosen.value))
-    chosen.observe(lambda change: setattr(page, "value", _page(costs, change["new"])), "value")
-    show(widgets.VBox([chosen, page]), table(costs), "t(q) by the number of rows q")
+    widget = stepped(lambda q: _page(costs, q), "q", 1, costs.widths[-1], min(8, costs.widths[-1]))
+    show(widget, table(costs), "t(q) by the number of rows q")
 
 
 def table(costs: Costs) -> str:
-    """An HTML table over the measured widths: t(q), what it must yield, and the time a token if all is accepted."""
+    """An HTML table over the measured widths: t(q), what it must yield, and the time per token if all is accepted."""
     head = ("q", "t(q), ms", "ms per token, all accepted", "tokens to break even", "α to break even")
     rows = [
         (
@@ -87,7 +82,7 @@ accepted with probability 0.38.'
     """
     times = f"t({q}) = {1e3 * costs.t(q):.1f} ms."
     if q == 1:
-        return f"{times} No draft: one token a forward, which is autoregressive decoding."
+        return f"{times} No draft: one token per forward, which is autoregressive decoding."
     must = costs.break_even(q)
     drafts = f"All {q - 1} drafts accepted" if q > 2 else "The draft accepted"
     best = f"{times} {drafts}: {1e3 * costs.t(q) / q:.1f} ms per token."

@@ -15,10 +15,11 @@ import numpy as np
 from ..measure.costs import Costs
 from ..theory import alpha_for, expected_accepted, hit_rate_speedup
 from . import figures, style
-from .fallback import show
+from .fallback import live, show
 
 LEVELS = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 _FINE = np.linspace(0, 1, 101)
+Points = Mapping[str, tuple[float, float]]  # name -> (coverage, regularity)
 
 
 def gain(costs: Costs, gamma: int, coverage: Any, regularity: Any, fixed: bool = False) -> Any:
@@ -69,7 +70,7 @@ def reading(costs: Costs, gamma: int, coverage: float, regularity: float, fixed:
         >>> costs = Costs(256, 5, (1, 5), (0.010, 0.012), (0.010, 0.012), (0.010, 0.012))
         >>> reading(costs, 4, 0.5, 0.8)
         'A hit drafts 4 tokens, of which 2.36 are accepted; its forward takes 1.20 t(1). Half of the steps at a miss, \
-t(1) each, makes 2.18 tokens a step and 1.10 t(1): 1.98 times as fast as ordinary decoding. Break-even at this \
+t(1) each, makes 2.18 tokens per step and 1.10 t(1): 1.98 times as fast as ordinary decoding. Break-even at this \
 coverage: r = 0.17.'
     """
     accepted, r = expected_accepted(regularity, gamma), costs.break_even(gamma + 1)
@@ -80,13 +81,14 @@ coverage: r = 0.17.'
     return (
         f"A hit drafts {gamma} token{'s' * (gamma > 1)}, of which {accepted:.2f} are accepted; its forward takes "
         f"{r:.2f} t(1). {share} of the steps at a miss, {f'{r:.2f} ' if fixed else ''}t(1) each, makes {tokens:.2f} "
-        f"tokens a step and {time:.2f} t(1): {gain(costs, gamma, coverage, regularity, fixed):.2f} times as fast as "
+        f"tokens per step and {time:.2f} t(1): {gain(costs, gamma, coverage, regularity, fixed):.2f} times as fast as "
         f"ordinary decoding. Break-even at this coverage: {needs}."
     )
 
 
-def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False,
-         points: Mapping[str, tuple[float, float]] | None = None) -> Any:  # fmt: skip
+def draw(
+    costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False, points: Points | None = None
+) -> Any:
     """The map as a matplotlib figure, 7.6 by 4.4 inches; hatched where drafting costs more than it brings.
 
     Args:
@@ -110,10 +112,9 @@ def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
         handles = axes.plot(_FINE, least, color="black", linewidth=2, label="break-even: 1×")
         handles.append(Patch(facecolor="#EEEEEE", edgecolor="#BBBBBB", hatch="///", label="slower than no draft"))
         for i, (name, (h, r)) in enumerate((points or {}).items()):
-            handles += axes.plot(h, r, linestyle="none", marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7],
-                                 markeredgecolor="white", markersize=8, clip_on=False, label=name)  # fmt: skip
-        handles += axes.plot(coverage, regularity, linestyle="none", marker="o", markersize=13, markerfacecolor="none",
-                             markeredgecolor="black", markeredgewidth=2, label="the chosen point")  # fmt: skip
+            look = {"marker": style.MARKERS[i % 11], "markersize": 8, "markeredgecolor": "white", "linestyle": "none"}
+            handles += axes.plot(h, r, color=style.PALETTE[i % 7], clip_on=False, label=name, **look)
+        handles += axes.plot(coverage, regularity, label="the chosen point", **style.RING)
         misses = "misses run γ + 1 rows too" if fixed else "misses run one row"
         axes.set(xlim=(0, 1), ylim=(0, 1), title=f"Predicted speedup, γ = {gamma}, {misses}")
         axes.set_xlabel("h, coverage: share of the steps with a draft")
@@ -122,22 +123,29 @@ def draw(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bo
     return fig
 
 
-def page(costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False,
-         points: Mapping[str, tuple[float, float]] | None = None) -> str:  # fmt: skip
+def page(
+    costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False, points: Points | None = None
+) -> str:
     """The map and its reading as HTML that needs no file."""
     words = reading(costs, gamma, coverage, regularity, fixed)
     return f"<p><b>{words}</b></p>{figures.html(draw(costs, gamma, coverage, regularity, fixed, points), words)}"
 
 
-def sliders(costs: Costs, points: Mapping[str, tuple[float, float]] | None = None, gamma: int = 4,
-                 coverage: float = 0.5, regularity: float = 0.5, model: Any = None) -> None:  # fmt: skip
+def sliders(
+    costs: Costs,
+    points: Points | None = None,
+    gamma: int = 4,
+    coverage: float = 0.5,
+    regularity: float = 0.5,
+    model: figures.Measured | None = None,
+) -> None:
     """Show the map with sliders; without a kernel, both kinds of misses at the given setting.
 
     Args:
         costs: measured from q = 1 on; γ goes up to one less than its widest forward.
         points: name -> (coverage, regularity) of what was measured.
         gamma, coverage, regularity: what to begin with.
-        model: the `models.LoadedModel` that was measured; named below the map, if given.
+        model: the loaded model that was measured; named below the map, if given.
     """
     import ipywidgets as widgets
 
@@ -150,14 +158,11 @@ def sliders(costs: Costs, points: Mapping[str, tuple[float, float]] | None = Non
         for value, what in ((coverage, "h, coverage"), (regularity, "r, regularity"))
     )
     always = widgets.Checkbox(value=False, description="misses run γ + 1 rows too")
-    shown = widgets.HTML()
 
-    def redraw(_: Any = None) -> None:
-        shown.value = page(costs, count.value, h.value, r.value, always.value, points) + below
+    def drawn() -> str:
+        return page(costs, count.value, h.value, r.value, always.value, points) + below
 
-    for control in (count, h, r, always):
-        control.observe(redraw, "value")
-    redraw()
+    shown = live(drawn, count, h, r, always)
     static = "".join(page(costs, gamma, coverage, regularity, fixed, points) for fixed in (False, True)) + below
     box = widgets.VBox([widgets.HBox([h, r]), widgets.HBox([count, always]), shown])
     show(box, static, "The hit-rate map: predicted speedup over coverage and regularity")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-from . import dynamic_tree
-from .fallback import show
+from . import markup
+from .fallback import show, stepped
+from .markup import label
 
 # kind: (what the legend says, fill, edge, edge width, hatch, mark). The marks alone still tell the kinds apart.
 LOOKS = {
@@ -21,8 +22,7 @@ LOOKS = {
     "misplaced": ("a piece of the answer at another place", "#FFFFFF", "#7F7F7F", 1.0, "////", "~"),
     "wrong": ("wrong", "#FFFFFF", "#CCCCCC", 0.6, "", ""),
 }
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:900px"
-_CELL = "padding:2px 4px;text-align:center;white-space:pre;font-family:ui-monospace,'DejaVu Sans Mono',monospace"
+_CELL = f"padding:2px 4px;text-align:center;white-space:pre;{markup.MONO}"
 
 
 def settled(y: Sequence[int], answer: Sequence[int]) -> int:
@@ -72,16 +72,6 @@ def kinds(rounds: Sequence[Sequence[int]], answer: Sequence[int]) -> list[list[s
     return found
 
 
-def label(text: str) -> str:
-    r"""A token's text for a cell: spaces around it dropped, white space alone made visible, a long one cut.
-
-    Example:
-        >>> [label(text) for text in (" cat", "\n\n", "  ", "respectively", "-" * 40)]
-        ['cat', '↵↵', '␣␣', 'respectiv…', '---------…']
-    """
-    return dynamic_tree.label(text, 10)
-
-
 def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callable[[int], str]) -> Any:
     """The heat map as a figure of matplotlib: a row a round, a column a place, the tokens written in the cells."""
     import matplotlib.pyplot as plt
@@ -95,11 +85,10 @@ def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callabl
             look = {"facecolor": fill, "edgecolor": edge, "linewidth": width, "hatch": hatch[:3]}
             alpha = 0.55 if kind == "misplaced" else 1.0
             axes.add_patch(Rectangle((i + 0.04, t + 0.06), 0.92, 0.88, alpha=alpha, **look))
-            text = label(decode(rounds[t][i]))
+            text = label(decode(rounds[t][i])) + LOOKS[kind][5]
             weight = "bold" if kind == "settled" else "normal"
-            color = "#777777" if kind == "wrong" else "#000000"
-            axes.text(i + 0.5, t + 0.5, text + LOOKS[kind][5], ha="center", va="center", fontsize=6.3,
-                      fontweight=weight, color=color, parse_math=False)  # fmt: skip
+            font = {"color": "#777777" if kind == "wrong" else "#000000", "fontsize": 6.3, "fontweight": weight}
+            axes.text(i + 0.5, t + 0.5, text, ha="center", va="center", parse_math=False, **font)
     axes.set(xlim=(0, m), ylim=(count, 0), xlabel="place in the answer", ylabel="round")
     axes.set_xticks([i + 0.5 for i in range(m)], range(1, m + 1), fontsize=7)
     axes.set_yticks([t + 0.5 for t in range(count)], range(count), fontsize=7)
@@ -107,11 +96,10 @@ def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callabl
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    handles = [
-        Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor=edge, linewidth=width, hatch=hatch[:3],
-                  label=f"{what}  {mark}")
-        for what, fill, edge, width, hatch, mark in LOOKS.values()
-    ]  # fmt: skip
+    handles = []
+    for what, fill, edge, width, hatch, mark in LOOKS.values():
+        look = {"facecolor": fill, "edgecolor": edge, "linewidth": width, "hatch": hatch[:3]}
+        handles.append(Rectangle((0, 0), 1, 1, label=f"{what}  {mark}", **look))
     fig.legend(handles=handles, loc="outside upper left", ncols=2, fontsize=8)
     return fig
 
@@ -127,7 +115,7 @@ def page(
         upto: the last round shown; all of them if None.
 
     Raises:
-        ValueError: for a round that there is not.
+        ValueError: for a round that the trajectory does not have.
     """
     upto = len(rounds) - 1 if upto is None else upto
     if not 0 <= upto < len(rounds):
@@ -138,13 +126,12 @@ def page(
     for t in range(upto + 1):
         cells = "".join(_cell(decode(token), kind) for token, kind in zip(rounds[t], marked[t], strict=True))
         lines.append(f'<tr><th style="{_CELL};font-weight:normal">{t}</th>{cells}</tr>')
-    used = [kind for kind in LOOKS if any(kind in row for row in marked[: upto + 1])]
-    legend = " &nbsp; ".join(f'<span style="{_style(kind)};padding:1px 4px">{LOOKS[kind][0]} {LOOKS[kind][5]}</span>'
-                             for kind in used)  # fmt: skip
+    used = {kind: look for kind, look in LOOKS.items() if any(kind in row for row in marked[: upto + 1])}
+    marks = [f'<span style="{_style(kind)};padding:1px 4px">{look[0]} {look[5]}</span>' for kind, look in used.items()]
     table = f'<table style="border-collapse:separate;border-spacing:2px;font-size:12px">{"".join(lines)}</table>'
     return (
-        f'<div style="{_SMALL};overflow-x:auto"><b>{escape(words(rounds, answer, upto))}</b>{table}'
-        f'<div style="line-height:2">{legend}</div></div>'
+        f'<div style="{markup.SMALL};max-width:900px;overflow-x:auto"><b>{escape(words(rounds, answer, upto))}</b>'
+        f'{table}<div style="line-height:2">{" &nbsp; ".join(marks)}</div></div>'
     )
 
 
@@ -157,24 +144,17 @@ def words(rounds: Sequence[Sequence[int]], answer: Sequence[int], t: int) -> str
     """
     row = kinds(rounds, answer)[t]
     done, early, lost = (row.count(kind) for kind in ("settled", "early", "lost"))
-    said = f"Round {t}: {done} of {len(row)} tokens settled"
+    heading = f"Round {t}: {done} of {len(row)} tokens settled"
     if early + lost:
-        said += f", {early + lost} more right ahead of {'its' if early + lost == 1 else 'their'} turn"
-    return said + (f", of which {lost} will be lost in the next round." if lost else ".")
+        heading += f", {early + lost} more right ahead of {'its' if early + lost == 1 else 'their'} turn"
+    return heading + (f", of which {lost} will be lost in the next round." if lost else ".")
 
 
 def player(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callable[[int], str]) -> None:
     """Show the rounds one after another; without a kernel, all of them."""
-    import ipywidgets as widgets
-
     last = len(rounds) - 1
-    slider = widgets.IntSlider(value=min(1, last), min=0, max=last, description="round", layout={"width": "60%"})
-    play = widgets.Play(value=slider.value, min=0, max=last, interval=700)
-    widgets.jslink((play, "value"), (slider, "value"))
-    shown = widgets.HTML(page(rounds, answer, decode, slider.value))
-    slider.observe(lambda change: setattr(shown, "value", page(rounds, answer, decode, change["new"])), "value")
-    static = page(rounds, answer, decode)
-    show(widgets.VBox([widgets.HBox([play, slider]), shown]), static, f"A Jacobi trajectory of {last} rounds")
+    widget = stepped(lambda t: page(rounds, answer, decode, t), "round", 0, last, min(1, last), interval=700)
+    show(widget, page(rounds, answer, decode), f"A Jacobi trajectory of {last} rounds")
 
 
 def _style(kind: str) -> str:

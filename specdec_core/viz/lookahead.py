@@ -7,7 +7,6 @@ oldest first, the current input token being its first row, then one candidate af
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -16,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from ..core.tree import DraftTree
-from .fallback import show
-from .jacobi import label
+from . import markup
+from .fallback import show, stepped
+from .markup import label
 
 # Fill and border of the levels, oldest first, over again where they run out: orange, green, red as in the paper's
 # Figure 2(b), and one more. Then of the input token, blue there, of what is new, and of candidates.
 LEVELS = (("#F9E3C0", "solid"), ("#DDF1E8", "dashed"), ("#F7D3CB", "dotted"), ("#E9DDF0", "double"))
 _INPUT, _NEW, _CANDIDATE = "#BFE0F5", "#F0E442", "#EEEEEE"
 _HATCHES = ("", "...", "///", "xxx")
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:860px"
-_CELL = "padding:2px 6px;text-align:center;white-space:pre;font-family:ui-monospace,'DejaVu Sans Mono',monospace"
+_CELL = f"padding:2px 6px;text-align:center;white-space:pre;{markup.MONO}"
+_TABLE = "border-collapse:separate;border-spacing:3px;font-size:12px"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Frame:
 
     @property
     def winner(self) -> int | None:
-        """The candidate of which most was accepted; None if none brought a token."""
+        """The candidate with the most accepted tokens; None if no candidate had any."""
         k = len(self.emitted) - 1
         fits = [g for g, one in enumerate(self.candidates) if k and one[:k] == self.emitted[:k]]
         return fits[0] if fits else None
@@ -122,8 +122,10 @@ def draw_mask(frame: Frame, decode: Callable[[int], str] | None = None) -> Any:
     levels = [f"level {i}" for i in range(full)] + (["candidates"] if frame.candidates else [])
     what = ["input token", *levels]
     looks = [_fill(0, full, True), *(_fill(i, full) for i in range(len(levels)))]
-    handles = [Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor="#404040", hatch=hatch, label=name)
-               for name, (fill, hatch) in zip(what, looks, strict=True)]  # fmt: skip
+    handles = [
+        Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor="#404040", hatch=hatch, label=name)
+        for name, (fill, hatch) in zip(what, looks, strict=True)
+    ]
     fig.legend(handles=handles, loc="outside right upper", fontsize=8, title="what is seen")
     return fig
 
@@ -138,13 +140,12 @@ def page(frames: Sequence[Frame], t: int, decode: Callable[[int], str], written:
         raise ValueError(f"the run has steps 1 ... {len(frames)}; got {t}")
     frame = frames[t - 1]
     text = "".join(decode(token) for one in frames[: t - 1] for token in one.emitted)
-    new = "".join(decode(token) for token in frame.emitted).replace(
-        "\n", "↵\n"
-    )  # a mark on a line break alone is invisible
+    new = "".join(decode(token) for token in frame.emitted).replace("\n", "↵\n")  # a mark on a line break alone is lost
     parts = [f"<b>{escape(words(frames, t))}</b>"]
     if written:
-        parts.append(f'<div style="{_CELL};text-align:left;border:1px solid #CCCCCC;white-space:pre-wrap">'
-                     f'{escape(text)}<u style="background:#BFE3F5">{escape(new)}</u></div>')  # fmt: skip
+        marked = f'{escape(text)}<u style="background:#BFE3F5">{escape(new)}</u>'
+        border = "text-align:left;border:1px solid #CCCCCC;white-space:pre-wrap"
+        parts.append(f'<div style="{_CELL};{border}">{marked}</div>')
     window = _window(frame, decode)
     side = f'<div style="max-width:230px">{_candidates(frame, decode)}</div>'
     parts.append(f'<div style="display:flex;flex-wrap:wrap;gap:18px">{window}{side}{mask_image(frame)}</div>')
@@ -153,7 +154,7 @@ def page(frames: Sequence[Frame], t: int, decode: Callable[[int], str], written:
         parts.append(f"<div>To the pool, column by column: {grams}</div>")
     count = sum(map(len, frame.pool.values()))
     parts.append(f"<div>N-grams in the pool after this step: {count}, under {len(frame.pool)} first tokens.</div>")
-    return f'<div style="{_SMALL}">{"".join(parts)}</div>'
+    return f'<div style="{markup.SMALL};max-width:860px">{"".join(parts)}</div>'
 
 
 def words(frames: Sequence[Frame], t: int) -> str:
@@ -168,11 +169,10 @@ def words(frames: Sequence[Frame], t: int) -> str:
     total = sum(len(one.emitted) for one in frames[:t])
     window, given = sum(map(len, frame.levels)), len(frame.candidates)
     took = len(frame.emitted) - 1
-    checked = f"{given} candidate{'s' * (given != 1)}, {took} token{'s' * (took != 1)} accepted" if given else (
-        "no candidate"
-    )  # fmt: skip
+    checked = f"{given} candidate{'s' * (given != 1)}, {took} token{'s' * (took != 1)} accepted"
     return (
-        f"Step {t}: {len(frame.tokens)} rows, {window} of them window; {checked}; {len(frame.emitted)} written. "
+        f"Step {t}: {len(frame.tokens)} rows, {window} of them window; {checked if given else 'no candidate'}; "
+        f"{len(frame.emitted)} written. "
         f"{total} token{'s' * (total != 1)} in {t} forward{'s' * (t != 1)} so far."
     )
 
@@ -182,19 +182,12 @@ def mask_image(frame: Frame, cell: int = 9) -> str:
     sees, groups, full = frame.tree.ancestors, frame.groups, len(frame.levels)
     size, parts = len(groups) * cell, []
     for i, j in np.argwhere(sees):
-        fill = _fill(groups[j], full, j == 0)[0]
-        parts.append(f'<rect x="{j * cell}" y="{i * cell}" width="{cell}" height="{cell}" fill="{fill}" '
-                     'stroke="#404040" stroke-width="0.6"/>')  # fmt: skip
+        parts.append(markup.rect(j * cell, i * cell, cell, cell, _fill(groups[j], full, j == 0)[0]))
     for edge in (np.flatnonzero(np.diff(groups)) + 1) * cell:
         parts.append(f'<path d="M0 {edge}H{size}M{edge} 0V{size}" stroke="#7F7F7F" stroke-width="0.7"/>')
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size + 2}" height="{size + 2}" '
-        f'viewBox="-1 -1 {size + 2} {size + 2}"><rect width="{size}" height="{size}" fill="#FFFFFF" '
-        f'stroke="#404040"/>{"".join(parts)}</svg>'
-    )
+    parts.append(f'<path d="M0 0H{size}V{size}H0z" fill="none" stroke="#404040"/>')
     alt = f"Mask of {len(groups)} rows: a cell is filled where the row's token sees the column's."
-    data = base64.b64encode(svg.encode()).decode()
-    return f'<div>The mask:<br><img src="data:image/svg+xml;base64,{data}" alt="{alt}"></div>'
+    return f"<div>The mask:<br>{markup.image(markup.svg(size, size, parts), alt)}</div>"
 
 
 def player(frames: Sequence[Frame], decode: Callable[[int], str], static: Sequence[int] = ()) -> None:
@@ -203,19 +196,12 @@ def player(frames: Sequence[Frame], decode: Callable[[int], str], static: Sequen
     Raises:
         ValueError: for a run without steps.
     """
-    import ipywidgets as widgets
-
     if not frames:
         raise ValueError("there is nothing to show: the run has no steps")
     count = len(frames)
-    slider = widgets.IntSlider(value=1, min=1, max=count, description="step", layout={"width": "60%"})
-    play = widgets.Play(value=1, min=1, max=count, interval=900)
-    widgets.jslink((play, "value"), (slider, "value"))
-    shown = widgets.HTML(page(frames, 1, decode))
-    slider.observe(lambda change: setattr(shown, "value", page(frames, change["new"], decode)), "value")
-    chosen = list(static) or range(1, min(4, count) + 1)
-    pages = '<hr style="border:0;border-top:1px solid #CCCCCC">'.join(page(frames, t, decode) for t in chosen)
-    show(widgets.VBox([widgets.HBox([play, slider]), shown]), pages, f"Lookahead decoding in {count} steps")
+    pages = markup.RULE.join(page(frames, t, decode) for t in static or range(1, min(4, count) + 1))
+    widget = stepped(lambda t: page(frames, t, decode), "step", 1, count, 1, interval=900)
+    show(widget, pages, f"Lookahead decoding in {count} steps")
 
 
 def _fill(group: int, full: int, first: bool = False) -> tuple[str, str]:
@@ -245,7 +231,7 @@ def _window(frame: Frame, decode: Callable[[int], str]) -> str:
     lines.append(f'<tr><th style="font-weight:normal;text-align:left">new</th>{made}</tr>')
     return (
         "<div>The window, with positions relative to the input token:"
-        f'<table style="border-collapse:separate;border-spacing:3px;font-size:12px">{"".join(lines)}</table></div>'
+        f'<table style="{_TABLE}">{"".join(lines)}</table></div>'
     )
 
 
@@ -255,18 +241,17 @@ def _candidates(frame: Frame, decode: Callable[[int], str]) -> str:
         return f"No n-gram of the pool begins with <code>{escape(label(decode(root)))}</code>: an ordinary step."
     lines = []
     for g, candidate in enumerate(frame.candidates):
-        cells = "".join(
-            f'<td title="{"accepted" if g == frame.winner and d < k else "not accepted"}" style="{_CELL};'
-            + ("background:#BFE3F5;border-bottom:3px solid #0072B2" if g == frame.winner and d < k
-               else f"background:{_CANDIDATE};color:#555555")
-            + f'">{escape(label(decode(token)))}</td>'
-            for d, token in enumerate(candidate)
-        )  # fmt: skip
-        lines.append(f"<tr>{cells}</tr>")
+        cells = []
+        for d, token in enumerate(candidate):
+            title, look = "not accepted", f"background:{_CANDIDATE};color:#555555"
+            if g == frame.winner and d < k:
+                title, look = "accepted", "background:#BFE3F5;border-bottom:3px solid #0072B2"
+            cells.append(f'<td title="{title}" style="{_CELL};{look}">{escape(label(decode(token)))}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
     own = escape(label(decode(frame.emitted[-1])))
     return (
         f"Candidates after <code>{escape(label(decode(root)))}</code>, what was accepted underlined:"
-        f'<table style="border-collapse:separate;border-spacing:3px;font-size:12px">{"".join(lines)}</table>'
+        f'<table style="{_TABLE}">{"".join(lines)}</table>'
         f"Then the target's own token: <code>{own}</code>"
     )
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from .fallback import show
+from .fallback import live, show
+from .markup import MONO, PAPER, SMALL
 from .replay import pieces
 
 EXAMPLE = (
@@ -27,10 +28,11 @@ LOOKS = {
     "draft": "background:#DDF1E8;outline:1.5px solid #009E73",
 }
 _PAGE = (
-    "background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;max-width:760px;"
-    "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px;line-height:1.8;white-space:pre-wrap"
+    f"{PAPER};border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;max-width:760px;{MONO};font-size:13px;"
+    "line-height:1.8;white-space:pre-wrap"
 )
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:760px"
+_SMALL = f"{SMALL};max-width:760px"
+Split = tuple[Sequence[Any], Sequence[str]]  # a text as (what is compared, what is shown), of one length
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,18 @@ def words(text: str) -> list[str]:
     return re.findall(r"\s*\w+|\s*[^\w\s]|\s+\Z", text)
 
 
-def splitters(tokenizer: Any = None) -> dict[str, Callable[[str], tuple[list[Any], list[str]]]]:
-    """By name of the unit: a function from a text to (what is compared, what is shown), lists of one length.
+def splitters(tokenizer: Any = None) -> dict[str, Callable[[str], Split]]:
+    """By name of the unit: a function that splits a text.
 
     Words are compared without regard to the space before them and to capitals.
     """
-    units: dict[str, Callable[[str], tuple[list[Any], list[str]]]] = {
+    units: dict[str, Callable[[str], Split]] = {
         "words": lambda text: ([word.strip().lower() for word in words(text)], words(text)),
         "characters": lambda text: (list(text), list(text)),
     }
     if tokenizer is not None:
 
-        def by_token(text: str) -> tuple[list[Any], list[str]]:
+        def by_token(text: str) -> Split:
             ids = [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
             return ids, pieces(ids, tokenizer)
 
@@ -142,11 +144,9 @@ def page(keys: Sequence[Any], shown: Sequence[str], max_n: int = 3, num_tokens: 
         parts.append(_span("".join(shown[i:j]), marks[i]))
         i = j
     copy = _span("".join(shown[i] for i in after), {"draft"}) if after else "<i>(no draft: an ordinary step)</i>"
-    legend = " &nbsp; ".join(
-        _span(what, {kind})
-        for kind, what in (("suffix", "suffix"), ("winner", f"the {match} match: it wins"), ("match", "other matches"),
-                           ("draft", "its continuation"))
-    )  # fmt: skip
+    named = {"suffix": "suffix", "winner": f"the {match} match: it wins", "match": "other matches"}
+    named["draft"] = "its continuation"
+    legend = " &nbsp; ".join(_span(what, {kind}) for kind, what in named.items())
     return (
         f'<div style="{_SMALL}"><b>{escape(_words(found, end, match))}</b></div>'
         f'<div style="{_PAGE}">{"".join(parts)}</div>'
@@ -172,26 +172,26 @@ def viewer(tokenizer: Any = None, text: str = EXAMPLE, max_n: int = 2, num_token
     count = widgets.IntSlider(value=num_tokens, min=1, max=20, description="num_tokens", **wide)
     narrow = {"style": {**wide["style"], "button_width": "80px"}}  # else the label does not fit beside the buttons
     which = widgets.ToggleButtons(options=["last", "first"], value="last", description="match", **narrow)
-    out = widgets.HTML()
 
-    def draw(_: Any = None) -> None:
-        out.value = page(*units[unit.value](box.value), n.value, count.value, which.value)
+    def drawn() -> str:
+        return page(*units[unit.value](box.value), n.value, count.value, which.value)
 
-    for control in (box, unit, n, count, which):
-        control.observe(draw, "value")
-    draw()
-    both = [page(*units["words"](text), max_n, num_tokens, match) for match in ("last", "first")]
-    static = "".join(
-        f'<div style="{_SMALL};margin-top:6px">match = "{match}", longest n = {max_n}, num_tokens = {num_tokens}</div>'
-        + html for match, html in zip(("last", "first"), both, strict=True)
-    )  # fmt: skip
-    widget = widgets.VBox([box, widgets.HBox([unit, which]), widgets.HBox([n, count]), out])
-    show(widget, static, "An n-gram matcher: suffix, matches, winner and draft")
+    static = ""
+    for match in ("last", "first"):
+        setting = f'match = "{match}", longest n = {max_n}, num_tokens = {num_tokens}'
+        static += f'<div style="{_SMALL};margin-top:6px">{setting}</div>'
+        static += page(*units["words"](text), max_n, num_tokens, match)
+    out = live(drawn, box, unit, n, count, which)
+    show(
+        widgets.VBox([box, widgets.HBox([unit, which]), widgets.HBox([n, count]), out]),
+        static,
+        "An n-gram matcher: suffix, matches, winner and draft",
+    )
 
 
 def _words(found: Lookup, end: int, match: str) -> str:
-    tried = "".join(f"The last {n} tokens occur nowhere earlier. " if n > 1 else "Nor does the last one. " * (n == 1)
-                    for n in found.missed)  # fmt: skip
+    many = [f"The last {n} tokens occur nowhere earlier. " for n in found.missed if n > 1]
+    tried = "".join(many) + "Nor does the last one. " * (1 in found.missed)
     if end < 2:
         return "At least two tokens are needed: a suffix, and something before it."
     if not found.n:

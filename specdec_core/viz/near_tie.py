@@ -13,7 +13,7 @@ import numpy as np
 
 from ..theory import BITS, rounded, spacing
 from . import figures, style
-from .fallback import show
+from .fallback import live, show
 
 _FINEST = 1 / 200  # of the picture's width: numbers that lie closer are not drawn one by one
 
@@ -115,14 +115,8 @@ def slider(best: float, gap: float, shift: float) -> None:
         )
     )
     format = widgets.Dropdown(options=list(BITS), value="bfloat16", description="format", style=wide["style"])
-    shown = widgets.HTML()
-
-    def redraw(_: Any = None) -> None:
-        shown.value = page(level.value, closeness.value, change.value, format.value)
-
-    for control in (level, closeness, change, format):
-        control.observe(redraw, "value")
-    redraw()
+    controls = (level, closeness, change, format)
+    shown = live(lambda: page(*(control.value for control in controls)), *controls)
     static = "".join(page(best, gap, shift, format) for format in ("bfloat16", "float32"))
     box = widgets.VBox([widgets.HBox([level, closeness]), widgets.HBox([change, format]), shown])
     show(box, static, "A near tie: two logits, how a format stores them, and which token wins in two forwards")

@@ -7,17 +7,16 @@ a point and see what becomes of the round. Drawn as SVG by hand, which is fast e
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from ..core.rng import pick_at
 from ..core.rules import accept_probability, residual
-from .fallback import show
+from . import markup
+from .fallback import live, show
 
 STEPS = ("p and q", "draw", "test", "outcome")
 _P, _Q, _KEPT, _LOST = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -38,7 +37,7 @@ def play(p: np.ndarray, q: np.ndarray, u1: float, u2: float, u3: float) -> Round
     """One round with its three uniforms given.
 
     Args:
-        p, q: (V,) laws of target and draft.
+        p, q: (V,) distributions of target and draft.
         u1, u2, u3: in [0, 1): draw x from q, test it, draw the correction from the residual.
 
     Example:
@@ -80,7 +79,7 @@ def picture(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[flo
     """The round up to ``step`` (1 ... 4) as SVG text.
 
     Raises:
-        ValueError: for another step, or laws and names of different lengths.
+        ValueError: for another step, or p, q and names of different lengths.
     """
     if not 1 <= step <= len(STEPS) or not len(p) == len(q) == len(names):
         raise ValueError(
@@ -92,33 +91,25 @@ def picture(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[flo
         parts.append(_strip(0, "u1: draw from q", q, names, us[0], [_Q] * len(q), f"→ {names[done.x]}"))
     if step >= 3:
         split, labels = np.array([done.accept_prob, 1 - done.accept_prob]), ["accept", "reject"]
-        title, said = (
-            f"u2: test {names[done.x]}, p/q = {p[done.x] / q[done.x]:.2f}",
-            labels[not done.accepted],
-        )
-        parts.append(_strip(1, title, split, labels, us[1], [_KEPT, _LOST], f"→ {said}"))
+        title = f"u2: test {names[done.x]}, p/q = {p[done.x] / q[done.x]:.2f}"
+        parts.append(_strip(1, title, split, labels, us[1], [_KEPT, _LOST], f"→ {labels[not done.accepted]}"))
     if step == 4 and not done.accepted:
-        law, said = residual(p, q), f"→ {names[done.token]}"
-        parts.append(_strip(2, "u3: draw from the residual", law, names, us[2], ["#56B4E9"] * len(p), said))
+        colors, result = ["#56B4E9"] * len(p), f"→ {names[done.token]}"
+        parts.append(_strip(2, "u3: draw from the residual", residual(p, q), names, us[2], colors, result))
     elif step == 4:
-        parts.append(_text(_LEFT, _TOP + 2 * 58 + 24, f"{names[done.x]} is kept: no third draw", 13))
-    height = _TOP + 58 * 3
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {_WIDTH} {height}" font-family="DejaVu Sans, Verdana, sans-serif" font-size="12">'
-        '<defs><pattern id="h" width="7" height="7" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)"><rect width="7" height="7" fill="#D6E6F2"/>'
-        '<path d="M0 0V7" stroke="#000000" stroke-width="1.6"/></pattern></defs>'
-        f'<rect width="{_WIDTH}" height="{height}" fill="#FFFFFF"/>{"".join(parts)}</svg>'
+        parts.append(markup.words(_LEFT, _TOP + 2 * 58 + 24, f"{names[done.x]} is kept: no third draw", 13))
+    hatch = (
+        '<defs><pattern id="h" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        '<rect width="7" height="7" fill="#D6E6F2"/><path d="M0 0V7" stroke="#000000" stroke-width="1.6"/>'
+        "</pattern></defs>"
     )
+    return markup.svg(_WIDTH, _TOP + 58 * 3, [hatch, *parts])
 
 
 def page(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float], step: int = 4) -> str:
     """Picture and words as HTML that needs no file."""
-    said = words(p, q, names, us, step)
-    data = base64.b64encode(picture(p, q, names, us, step).encode()).decode()
-    image = f'<img src="data:image/svg+xml;base64,{data}" width="{_WIDTH}" alt="{escape(said)}">'
-    return f"<p>{escape(said)}</p>{image}"
+    text = words(p, q, names, us, step)
+    return f"<p>{escape(text)}</p>{markup.image(picture(p, q, names, us, step), text)}"
 
 
 def player(
@@ -127,32 +118,28 @@ def player(
     """Show the round with sliders; without a kernel, a rejected round and an accepted one.
 
     Args:
-        p, q: (V,) laws of target and draft.
+        p, q: (V,) distributions of target and draft.
         names: (V,) what to call the tokens.
         rejected, accepted: (u1, u2, u3) of the static page's rounds; the widget starts with the first.
     """
     import ipywidgets as widgets
 
     wide = {"layout": {"width": "420px"}, "style": {"description_width": "130px"}}
-    step = widgets.SelectionSlider(options=[(f"{i}: {name}", i) for i, name in enumerate(STEPS, 1)], value=4,
-                                   description="step", **wide)  # fmt: skip
+    steps = [(f"{i}: {name}", i) for i, name in enumerate(STEPS, 1)]
+    step = widgets.SelectionSlider(options=steps, value=4, description="step", **wide)
     mix = widgets.FloatSlider(value=0, min=0, max=1, step=0.05, description="better draft: q → p", **wide)
     us = [
         widgets.FloatSlider(value=u, min=0, max=0.99, step=0.01, description=what, **wide)
         for u, what in zip(rejected, ("u1: draw", "u2: test", "u3: correct"), strict=True)
     ]
-    shown = widgets.HTML()
 
-    def draw(_: Any = None) -> None:
+    def drawn() -> str:
         nearer = (1 - mix.value) * np.asarray(q) + mix.value * np.asarray(p)
-        shown.value = page(p, nearer, names, [u.value for u in us], step.value)
+        return page(p, nearer, names, [u.value for u in us], step.value)
 
-    for control in (step, mix, *us):
-        control.observe(draw, "value")
-    draw()
     static = f"<h4>A round that rejects</h4>{page(p, q, names, rejected)}"
     static += f"<h4>A round that accepts</h4>{page(p, q, names, accepted)}"
-    box = widgets.VBox([widgets.HBox([step, mix]), widgets.HBox([us[0], us[1]]), us[2], shown])
+    box = widgets.VBox([widgets.HBox([step, mix]), widgets.HBox([us[0], us[1]]), us[2], live(drawn, step, mix, *us)])
     show(box, static, "One round of rejection sampling: p, q, the draft token, its test, the residual")
 
 
@@ -165,40 +152,33 @@ def _bars(p: np.ndarray, q: np.ndarray, names: Sequence[str]) -> str:
         x0 = _LEFT + i * pitch + pitch * 0.14
         for x, value, color in ((x0, p[i], _P), (x0 + wide + 3, q[i], _Q)):
             parts.append(_rect(x, ground - value * scale, wide, value * scale, color))
-            parts.append(_text(x + wide / 2, ground - value * scale - 4, f"{value:.2f}", 11, "middle"))
+            parts.append(markup.words(x + wide / 2, ground - value * scale - 4, f"{value:.2f}", 11, "middle"))
         if p[i] > q[i]:
             parts.append(_rect(x0, ground - p[i] * scale, wide, (p[i] - q[i]) * scale, "url(#h)"))
-        parts.append(_text(x0 + wide + 1.5, ground + 15, name, 13, "middle"))
+        parts.append(markup.words(x0 + wide + 1.5, ground + 15, name, 13, "middle"))
     legend = ((_P, "p, target"), (_Q, "q, draft"), ("url(#h)", "the part of p above q: the residual"))
     for i, (fill, what) in enumerate(legend):
-        parts += [_rect(_LEFT + i * 110, 4, 14, 12, fill), _text(_LEFT + i * 110 + 19, 14, what, 12)]
+        parts += [_rect(_LEFT + i * 110, 4, 14, 12, fill), markup.words(_LEFT + i * 110 + 19, 14, what, 12)]
     return "".join(parts) + f'<path d="M{_LEFT} {ground}h{_STRIP}" stroke="#000000"/>'
 
 
 def _strip(
-    row: int, title: str, law: np.ndarray, names: Sequence[str], u: float, colors: Sequence[str], said: str
+    row: int, title: str, law: np.ndarray, names: Sequence[str], u: float, colors: Sequence[str], result: str
 ) -> str:
-    """The unit interval cut into the shares of a law, with a mark at u."""
+    """The unit interval cut into the shares of a distribution, with a mark at u."""
     top, left = _TOP + row * 58 + 14, float(_LEFT)
-    chosen, parts = pick_at(u, law), [_text(_LEFT, top - 4, title, 12)]
+    chosen, parts = pick_at(u, law), [markup.words(_LEFT, top - 4, title, 12)]
     for i, share in enumerate(law):
         if share > 0:
             parts.append(_rect(left, top, share * _STRIP, 24, colors[i], 1.0 if i == chosen else 0.3))
             if share * _STRIP > 8 * len(names[i]):
-                parts.append(_text(left + share * _STRIP / 2, top + 16, names[i], 12, "middle"))
+                parts.append(markup.words(left + share * _STRIP / 2, top + 16, names[i], 12, "middle"))
         left += share * _STRIP
     at = _LEFT + u * _STRIP
     parts.append(f'<path d="M{at:.1f} {top - 3}v30m-4 5l4 -5l4 5z" stroke="#000000" stroke-width="2"/>')
-    parts.append(_text(_LEFT + _STRIP + 8, top + 16, said, 12))
+    parts.append(markup.words(_LEFT + _STRIP + 8, top + 16, result, 12))
     return "".join(parts)
 
 
 def _rect(x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" '
-        f'fill-opacity="{opacity}" stroke="#000000" stroke-width="0.7"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, size: int, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">{escape(text)}</text>'
+    return markup.rect(x, y, width, height, fill, "#000000", 0.7, f'fill-opacity="{opacity}"')

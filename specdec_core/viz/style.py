@@ -17,15 +17,16 @@ LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo")
 
-QUOTED: dict[str, Any] = {
-    "color": "#7F7F7F", "linestyle": ":", "marker": "d", "markerfacecolor": "none", "markersize": 8,
-}  # fmt: skip
+QUOTED: dict[str, Any] = {"color": "#7F7F7F", "linestyle": ":", "marker": "d", "markerfacecolor": "none"}
+QUOTED["markersize"] = 8
+RING: dict[str, Any] = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "linestyle": "none"}
+RING |= {"markeredgecolor": "black", "markeredgewidth": 2}  # around a point that was chosen
 
 # Methods in the order of the chapters: each has one look throughout the book.
 METHODS = (
     "autoregressive", "prompt_lookup", "draft_model", "medusa", "eagle", "mtp", "jacobi", "lookahead", "rest",
     "suffix", "ngram",
-)  # fmt: skip
+)
 
 _RC = {
     "figure.dpi": 100,

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..drafters.rest import frequent_prefixes
-from .fallback import show
-from .matcher import LOOKS, splitters
+from . import markup
+from .fallback import live, show
+from .matcher import LOOKS, Split, splitters
 
 EXAMPLE = (
     "for name in names: print(name). for line in lines: print(line). "
@@ -23,8 +24,7 @@ EXAMPLE = (
 )
 QUERY = "if ready: for line in"
 END = "⊣"  # what a separator looks like
-_FONT = "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:12px"
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:760px"
+_SMALL = f"{markup.SMALL};max-width:760px"
 _CELL = "padding:0 8px;text-align:left;white-space:pre;border:none;background:transparent"
 
 
@@ -129,8 +129,9 @@ def tree(keys: Sequence[Any], sa: Sequence[int], found: Search, depth: int, node
     return [(names[t], int(p), int(w)) for t, p, w in zip(tokens, parents, weights, strict=True)]
 
 
-def page(corpus: tuple[Sequence[Any], Sequence[str]], query: tuple[Sequence[Any], Sequence[str]], *, max_n: int = 16,
-         nodes: int = 6, depth: int = 4, step: int | None = None) -> str:  # fmt: skip
+def page(
+    corpus: Split, query: Split, *, max_n: int = 16, nodes: int = 6, depth: int = 4, step: int | None = None
+) -> str:
     """Search and draft as HTML.
 
     Args:
@@ -181,15 +182,12 @@ def viewer(tokenizer: Any = None, corpus: str = EXAMPLE, query: str = QUERY) -> 
     n = widgets.IntSlider(value=8, min=1, max=16, description="longest n", **wide)
     nodes = widgets.IntSlider(value=6, min=1, max=16, description="c, nodes", **wide)
     step = widgets.IntSlider(value=40, min=0, max=40, description="comparisons", **wide)
-    out = widgets.HTML()
 
-    def draw(_: Any = None) -> None:
+    def drawn() -> str:
         split = units[unit.value]
-        out.value = page(split(text.value), split(asked.value), max_n=n.value, nodes=nodes.value, step=step.value)
+        return page(split(text.value), split(asked.value), max_n=n.value, nodes=nodes.value, step=step.value)
 
-    for control in (text, asked, unit, n, nodes, step):
-        control.observe(draw, "value")
-    draw()
+    out = live(drawn, text, asked, unit, n, nodes, step)
     static = page(units["words"](corpus), units["words"](query), max_n=8, nodes=6)
     box = widgets.VBox([text, asked, widgets.HBox([unit, n]), widgets.HBox([nodes, step]), out])
     show(box, static, "A suffix array: sorted suffixes, the bisection, the interval found, and the draft tree")
@@ -200,13 +198,12 @@ def _table(shown: Sequence[str], sa: Sequence[int], found: Search, probes: Seque
     number: dict[int, list[int]] = {}
     for i, probe in enumerate(probes, start=1):
         number.setdefault(probe.middle, []).append(i)
-    near = {rank for at in (*number, *range(found.lo, min(found.hi, found.lo + 8)), found.hi - 1)
-            for rank in (at - 1, at, at + 1) if 0 <= rank < len(sa)}  # fmt: skip
-    ranks = range(len(sa)) if len(sa) <= 40 else sorted(near)
+    told = (*number, *range(found.lo, min(found.hi, found.lo + 8)), found.hi - 1)
+    near = {rank for at in told for rank in (at - 1, at, at + 1) if 0 <= rank < len(sa)}
     rows, before = [], -1
-    for rank in ranks:
+    for rank in range(len(sa)) if len(sa) <= 40 else sorted(near):
         if rank != before + 1:
-            rows.append(f'<tr style="background:#FFFFFF"><td style="{_CELL}" colspan="4">…</td></tr>')
+            rows.append(("#FFFFFF", ("…", "", "", "")))
         before, start = rank, sa[rank]
         head = "".join(shown[start : start + found.length]).lstrip(" ")
         rest = "".join(shown[start + found.length : start + found.length + 6])
@@ -214,39 +211,18 @@ def _table(shown: Sequence[str], sa: Sequence[int], found: Search, probes: Seque
         inside = found.lo <= rank < found.hi
         text = _span(head, "winner") if inside else escape(_visible(head))
         marks = " ".join(map(str, number.get(rank, [])))
-        cells = (marks, str(rank), str(start), text + escape(_visible(rest)))
-        ground = "#F2F2F2" if marks else "#FFFFFF"
-        rows.append(
-            f'<tr style="background:{ground}">' + "".join(f'<td style="{_CELL}">{c}</td>' for c in cells) + "</tr>"
-        )
-    titles = "".join(f'<th style="{_CELL};font-weight:bold">{t}</th>' for t in ("compared", "rank", "start", "suffix"))
-    return (
-        f'<table style="{_FONT};border-collapse:collapse;color:#1A1A1A;background:#FFFFFF;margin:4px 0">'
-        f'<tr style="background:#FFFFFF">{titles}</tr>{"".join(rows)}</table>'
-    )
+        rows.append(("#F2F2F2" if marks else "#FFFFFF", (marks, str(rank), str(start), text + escape(_visible(rest)))))
+    return markup.table(("compared", "rank", "start", "suffix"), rows, _CELL)
 
 
 def _outline(nodes: Sequence[tuple[Any, int, int]], texts: dict[Any, str]) -> str:
     """The tree, children indented below their parent, each with its weight."""
-    children: dict[int, list[int]] = {}
-    for row, (_, parent, _) in enumerate(nodes, start=1):
-        children.setdefault(parent, []).append(row)
     lines = []
-
-    def walk(row: int, depth: int) -> None:
-        if row:
-            key, _, weight = nodes[row - 1]
-            text = texts[key].strip() or texts[key].replace(" ", "␣")
-            lines.append(f"{weight:4} {'   ' * depth}{_span(text, 'draft')}")
-        for child in children.get(row, ()):
-            walk(child, depth + 1)
-
-    walk(0, -1)
+    for row, depth in markup.in_lines([parent for _, parent, _ in nodes]):
+        key, _, weight = nodes[row - 1]
+        lines.append(f"{weight:4} {'   ' * depth}{_span(markup.visible(texts[key]), 'draft')}")
     body = "\n".join(lines) or "(nothing follows)"
-    return (
-        f'<pre style="{_FONT};line-height:1.7;color:#1A1A1A;background:#FFFFFF;border:1px solid #CCCCCC;'
-        f'border-radius:4px;padding:6px 10px;max-width:760px">{body}</pre>'
-    )
+    return f'<pre style="{markup.BOX}">{body}</pre>'
 
 
 def _visible(text: str) -> str:

@@ -15,17 +15,14 @@ from ..core.contract import Budget
 from ..core.rng import Rng
 from ..drafters import SuffixDecoding
 from ..stores.suffix_tree import as_text
-from .fallback import show
-from .matcher import LOOKS, splitters
+from . import markup
+from .fallback import live, show
+from .matcher import LOOKS, Split, splitters
 
 PAST = "open the door, take the red key, close the door.\nopen the box, take the red key, close the box."
 NOW = "open the window, take the red key, close the window. open the chest, take the"
-_FONT = "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:12px"
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:760px"
-_BOX = (
-    f"{_FONT};line-height:1.7;color:#1A1A1A;background:#FFFFFF;border:1px solid #CCCCCC;border-radius:4px;"
-    "padding:6px 10px;max-width:760px;white-space:pre-wrap"
-)
+_SMALL = f"{markup.SMALL};max-width:760px"
+_BOX = f"{markup.BOX};white-space:pre-wrap"
 _CELL = "padding:1px 10px;text-align:left;border:none;background:transparent;vertical-align:top"
 _BRANCHES = 14  # lines of the tree that are shown
 
@@ -100,14 +97,21 @@ def branches(memory: Any, start: str) -> list[tuple[int, str, int]]:
     return found
 
 
-def page(past: Sequence[tuple[Sequence[Any], Sequence[str]]], now: tuple[Sequence[Any], Sequence[str]], *,
-         nodes: int = 8, depth: int = 12, factor: float = 1.0, tokens: int | None = None) -> str:  # fmt: skip
+def page(
+    past: Sequence[Split],
+    now: Split,
+    *,
+    nodes: int = 8,
+    depth: int = 12,
+    factor: float = 1.0,
+    tokens: int | None = None,
+) -> str:
     """Counts, match and draft as HTML.
 
     Args:
         past, now: answers of the past and the request, each as a splitter of `matcher.splitters` gives it.
         nodes, depth, factor: as for `SuffixDecoding`.
-        tokens: read only the first so many tokens of ``now``; None for all of them.
+        tokens: read only this many tokens of ``now``; None for all of them.
     """
     keys, shown = now
     tokens = len(keys) if tokens is None else min(max(tokens, 1), len(keys))
@@ -118,23 +122,21 @@ def page(past: Sequence[tuple[Sequence[Any], Sequence[str]]], now: tuple[Sequenc
     for one_keys, one_shown in (*past, now):
         for key, text in zip(one_keys, one_shown, strict=True):
             if names.setdefault(key, len(names)) == len(texts):
-                texts.append(text.strip() or text.replace("\n", "↵").replace(" ", "␣"))
+                texts.append(markup.visible(text))
     coded = [as_text(names[key] for key in one) for one, _ in past]
     text = as_text(names[key] for key in keys[:tokens])
     drafter, draft = read(coded, text, nodes, depth, factor)
     spoken = _Speech(texts)
-    said = f"{tokens} tokens read. "
+    found = "No suffix occurs earlier with something behind it: no draft, an ordinary step."
     if draft:
-        said += f"The winner is a match of {drafter.match_len} in {drafter.source}: "
-        said += f"{len(draft)} nodes, score {drafter.score:.2f}."
-    else:
-        said += "No suffix occurs earlier with something behind it: no draft, an ordinary step."
+        found = f"The winner is a match of {drafter.match_len} in {drafter.source}: "
+        found += f"{len(draft)} nodes, score {drafter.score:.2f}."
     edge = tokens - drafter.match_len
     body = escape("".join(shown[:edge])) + _span("".join(shown[edge:tokens]), "suffix")
     rest = f'<span style="color:#6B6B6B">{escape("".join(shown[tokens:]))}</span>'
     return (
-        f'<div style="{_SMALL}"><b>{escape(said)}</b></div><div style="{_BOX}">{body}{rest}</div>'
-        f"{_matches(drafter, text, spoken)}"
+        f'<div style="{_SMALL}"><b>{tokens} tokens read. {escape(found)}</b></div>'
+        f'<div style="{_BOX}">{body}{rest}</div>{_matches(drafter, text, spoken)}'
         f'<div style="{_SMALL}">The draft, each token with count and path probability:</div>{_outline(draft, spoken)}'
         f"{_below(drafter, text, spoken)}"
     )
@@ -159,20 +161,17 @@ def viewer(tokenizer: Any = None, past: str = PAST, now: str = NOW) -> None:
     tokens = widgets.IntSlider(value=count, min=1, max=count, description="tokens read", **wide)
     nodes = widgets.IntSlider(value=8, min=1, max=32, description="nodes", **wide)
     factor = widgets.FloatSlider(value=1.0, min=0.5, max=4, step=0.5, description="factor", **wide)
-    out = widgets.HTML()
 
-    def draw(_: Any = None) -> None:
+    def drawn() -> str:
         split = units[unit.value]
         size = max(len(split(text.value)[0]), 1)
         if tokens.max != size:
             tokens.max = size
             tokens.value = size
         lines = [split(line) for line in old.value.splitlines() if line.strip()]
-        out.value = page(lines, split(text.value), nodes=nodes.value, factor=factor.value, tokens=tokens.value)
+        return page(lines, split(text.value), nodes=nodes.value, factor=factor.value, tokens=tokens.value)
 
-    for control in (old, text, unit, tokens, nodes, factor):
-        control.observe(draw, "value")
-    draw()
+    out = live(drawn, old, text, unit, tokens, nodes, factor)
     split, lines = units["words"], [units["words"](line) for line in past.splitlines()]
     early = page(lines, split(now), tokens=_EARLY if count > _EARLY else count)
     static = f"<h4>Early in the request</h4>{early}<h4>Later</h4>{page(lines, split(now))}"
@@ -194,7 +193,7 @@ class _Speech:
 
 
 def _matches(drafter: SuffixDecoding, text: str, spoken: _Speech) -> str:
-    """One row a match length: the suffix, and what followed it in either memory."""
+    """One row per match length: the suffix, and what followed it in either memory."""
     rows = []
     for n in range(1, min(len(text), drafter.depth - 1) + 1):
         suffix, cells = text[len(text) - n :], []
@@ -206,38 +205,18 @@ def _matches(drafter: SuffixDecoding, text: str, spoken: _Speech) -> str:
         if cells == ["–", "–"]:
             break
         wins = n == drafter.match_len
-        ground = "#EAF6E9" if wins else "#FFFFFF"
-        tds = (f"{n}{' ← wins' if wins else ''}", spoken(suffix), *cells)
-        rows.append(
-            f'<tr style="background:{ground}">'
-            + "".join(f'<td style="{_CELL}">{escape(td)}</td>' for td in tds)
-            + "</tr>"
-        )
-    if not rows:
-        return ""
+        texts = (f"{n}{' ← wins' if wins else ''}", spoken(suffix), *cells)
+        rows.append(("#EAF6E9" if wins else "#FFFFFF", [escape(text) for text in texts]))
     titles = ("match", "suffix", "followed by, in this request", "in past answers")
-    head = "".join(f'<th style="{_CELL};font-weight:bold">{title}</th>' for title in titles)
-    return (
-        f'<table style="{_FONT};border-collapse:collapse;color:#1A1A1A;background:#FFFFFF;margin:4px 0">'
-        f'<tr style="background:#FFFFFF">{head}</tr>{"".join(rows)}</table>'
-    )
+    return markup.table(titles, rows, _CELL) if rows else ""
 
 
 def _outline(draft: Sequence[Node], spoken: _Speech) -> str:
-    children: dict[int, list[int]] = {}
-    for row, node in enumerate(draft, start=1):
-        children.setdefault(node.parent, []).append(row)
     lines = []
-
-    def walk(row: int, level: int) -> None:
-        if row:
-            node = draft[row - 1]
-            mark = _span(spoken(node.token), "draft")
-            lines.append(f"{node.count:3}  {node.probability:4.2f}  {'   ' * level}{mark}")
-        for child in children.get(row, ()):
-            walk(child, level + 1)
-
-    walk(0, -1)
+    for row, level in markup.in_lines([node.parent for node in draft]):
+        node = draft[row - 1]
+        mark = _span(spoken(node.token), "draft")
+        lines.append(f"{node.count:3}  {node.probability:4.2f}  {'   ' * level}{mark}")
     return f'<pre style="{_BOX}">' + ("\n".join(lines) or "(no draft)") + "</pre>"
 
 

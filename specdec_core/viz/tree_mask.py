@@ -6,7 +6,6 @@ of the root plus its depth, whichever row it is.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..core.tree import DraftTree
-from .fallback import show
-from .jacobi import label
+from . import markup
+from .fallback import show, stepped
+from .markup import label
 
 _PATH, _SEES, _CHOSEN = "#BFE3F5", "#DDDDDD", "#0072B2"  # on the path of the chosen row; other filled cells; its edge
-_SMALL = "color:#1A1A1A;background:#FFFFFF;font-family:sans-serif;font-size:13px;line-height:1.7;max-width:960px"
 _WIDE, _HIGH = 98, 22  # pixels of a node; columns and lines are a little further apart
 _PITCH, _LINE, _CELL = 116, 27, 15
 
@@ -66,10 +65,10 @@ position is 5 + 2 = 7.'
     _check(tree, row)
     path, depth = tree.path_to(row), int(tree.depths[row])
     hidden = [other for other in range(len(tree.tokens)) if other not in path]
-    said = " · ".join(label(names[i]) for i in path)
+    along = " · ".join(label(names[i]) for i in path)
     unseen = f", not row{'s' * (len(hidden) > 1)} {', '.join(map(str, hidden))}" if hidden else ""
     return (
-        f'Row {row} "{label(names[row])}": its path is "{said}". It sees the {committed} committed tokens and '
+        f'Row {row} "{label(names[row])}": its path is "{along}". It sees the {committed} committed tokens and '
         f"row{'s' * (len(path) > 1)} {', '.join(map(str, path))}{unseen}. "
         f"Its position is {committed} + {depth} = {committed + depth}."
     )
@@ -77,17 +76,12 @@ position is 5 + 2 = 7.'
 
 def page(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> str:
     """Tree, mask and words as HTML that needs no file; arguments as for `words`."""
-    said = escape(words(tree, names, row, committed))
-    images = "".join(
-        f'<img src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" alt="{alt}">'
-        for svg, alt in (
-            (tree_svg(tree, names, row), f"Draft tree of {tree.size} nodes; the path to row {row} is marked."),
-            (mask_svg(tree, row), f"Mask of {tree.size + 1} rows; row {row} is marked: filled where it sees."),
-        )
-    )
+    path = f"Draft tree of {tree.size} nodes; the path to row {row} is marked."
+    mask = f"Mask of {tree.size + 1} rows; row {row} is marked: filled where it sees."
     return (
-        f'<div style="{_SMALL}"><b>{said}</b>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:20px;align-items:flex-start">{images}</div></div>'
+        f'<div style="{markup.SMALL};max-width:960px"><b>{escape(words(tree, names, row, committed))}</b>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:20px;align-items:flex-start">'
+        f"{markup.image(tree_svg(tree, names, row), path)}{markup.image(mask_svg(tree, row), mask)}</div></div>"
     )
 
 
@@ -103,15 +97,11 @@ def viewer(tree: DraftTree, decode: Callable[[int], str], committed: int, static
     Raises:
         ValueError: for a row that the tree does not have.
     """
-    import ipywidgets as widgets
-
     names, last = [decode(token) for token in tree.tokens.tolist()], len(tree.tokens) - 1
     chosen = list(static) or [last]
-    pages = '<hr style="border:0;border-top:1px solid #CCCCCC">'.join(page(tree, names, i, committed) for i in chosen)
-    slider = widgets.IntSlider(value=chosen[0], min=0, max=last, description="row", layout={"width": "60%"})
-    shown = widgets.HTML(page(tree, names, chosen[0], committed))
-    slider.observe(lambda change: setattr(shown, "value", page(tree, names, change["new"], committed)), "value")
-    show(widgets.VBox([slider, shown]), pages, f"A draft tree of {tree.size} nodes and its attention mask")
+    pages = markup.RULE.join(page(tree, names, row, committed) for row in chosen)
+    widget = stepped(lambda row: page(tree, names, row, committed), "row", 0, last, chosen[0])
+    show(widget, pages, f"A draft tree of {tree.size} nodes and its attention mask")
 
 
 def draw(tree: DraftTree, names: Sequence[str]) -> Any:
@@ -125,8 +115,7 @@ def draw(tree: DraftTree, names: Sequence[str]) -> Any:
         fill, hatch = ("#0072B2", "") if i == j else ("#BFE3F5", "///")
         axes.add_patch(Rectangle((j, i), 1, 1, facecolor=fill, edgecolor="#404040", linewidth=0.5, hatch=hatch))
     places = np.arange(rows) + 0.5
-    said = [f"{label(name)}  {i}" for i, name in enumerate(names)]
-    axes.set_yticks(places, said, fontsize=7, parse_math=False)
+    axes.set_yticks(places, [f"{label(name)}  {i}" for i, name in enumerate(names)], fontsize=7, parse_math=False)
     axes.set_xticks(places, range(rows), fontsize=7)
     axes.xaxis.set_ticks_position("top")
     axes.xaxis.set_label_position("top")
@@ -154,38 +143,29 @@ def tree_svg(tree: DraftTree, names: Sequence[str], row: int) -> str:
         x0, y0, x1, y1 = left[parent] + _WIDE, top[parent] + _HIGH / 2, left[i], top[i] + _HIGH / 2
         parts.append(f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" fill="none" {stroke}/>')
     for i, name in enumerate(names):
-        fill = _PATH if i in path else "#FFFFFF"
-        edge = f'stroke="{_CHOSEN}" stroke-width="2.4"' if i == row else 'stroke="#404040" stroke-width="0.8"'
-        parts.append(
-            f'<rect x="{left[i]:.1f}" y="{top[i]:.1f}" width="{_WIDE}" height="{_HIGH}" rx="3" fill="{fill}" {edge}/>'
-        )
-        parts.append(_text(left[i] + 5, top[i] + 15, f"{i}", 9.5, "#555555"))
-        parts.append(_text(left[i] + 22, top[i] + 15, label(name), 12))
+        fill, (edge, thick) = _PATH if i in path else "#FFFFFF", (_CHOSEN, 2.4) if i == row else ("#404040", 0.8)
+        parts.append(markup.rect(left[i], top[i], _WIDE, _HIGH, fill, edge, thick, 'rx="3"'))
+        parts.append(markup.words(left[i] + 5, top[i] + 15, f"{i}", 9.5, fill="#555555"))
+        parts.append(markup.words(left[i] + 22, top[i] + 15, label(name), 12))
     width, height = tree.depths.max() * _PITCH + _WIDE + 4, places[:, 1].max() * _LINE + _HIGH + 4
-    return _svg(width, height, parts)
+    return markup.svg(width, height, parts)
 
 
 def mask_svg(tree: DraftTree, row: int) -> str:
-    """The mask as SVG: a line a row that sees, a column a row that is seen; the line of ``row`` framed."""
+    """The mask as SVG: a line for each row that sees, a column for each that is seen; the line of ``row`` framed."""
     _check(tree, row)
     rows, parts, margin = len(tree.tokens), [], 22
     for i, j in np.argwhere(tree.ancestors):
         fill = _CHOSEN if i == row == j else _PATH if i == row else "#7F7F7F" if i == j else _SEES
-        parts.append(
-            f'<rect x="{margin + j * _CELL}" y="{margin + i * _CELL}" width="{_CELL}" height="{_CELL}" fill="{fill}" '
-            'stroke="#404040" stroke-width="0.6"/>'
-        )
+        parts.append(markup.rect(margin + j * _CELL, margin + i * _CELL, _CELL, _CELL, fill))
     for i in range(rows):
         middle = margin + i * _CELL + _CELL / 2
-        parts.append(_text(margin - 5, middle + 3.5, f"{i}", 9.5, "#333333", "end"))
-        parts.append(_text(middle, margin - 6, f"{i}", 9.5, "#333333", "middle"))
+        parts.append(markup.words(margin - 5, middle + 3.5, f"{i}", 9.5, "end", "#333333"))
+        parts.append(markup.words(middle, margin - 6, f"{i}", 9.5, "middle", "#333333"))
     size = rows * _CELL
-    parts.append(f'<rect x="{margin}" y="{margin}" width="{size}" height="{size}" fill="none" stroke="#404040"/>')
-    parts.append(
-        f'<rect x="{margin}" y="{margin + row * _CELL}" width="{size}" height="{_CELL}" fill="none" '
-        f'stroke="{_CHOSEN}" stroke-width="2.4"/>'
-    )
-    return _svg(margin + size + 3, margin + size + 3, parts)
+    parts.append(markup.rect(margin, margin, size, size, "none", thick=1))
+    parts.append(markup.rect(margin, margin + row * _CELL, size, _CELL, "none", _CHOSEN, 2.4))
+    return markup.svg(margin + size + 3, margin + size + 3, parts)
 
 
 def _children(tree: DraftTree) -> list[list[int]]:
@@ -198,17 +178,3 @@ def _children(tree: DraftTree) -> list[list[int]]:
 def _check(tree: DraftTree, row: int) -> None:
     if not 0 <= row < len(tree.tokens):
         raise ValueError(f"the tree has rows 0 ... {len(tree.tokens) - 1}; got {row}")
-
-
-def _text(x: float, y: float, text: str, size: float, fill: str = "#000000", anchor: str = "start") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{escape(text)}</text>'
-    )
-
-
-def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="DejaVu Sans, Verdana, sans-serif">'
-        f'<rect width="100%" height="100%" fill="#FFFFFF"/>{"".join(parts)}</svg>'
-    )

@@ -55,7 +55,7 @@ class Moment:
         return min(self.draft, self.before + self.accepted)
 
     def kinds(self) -> tuple[list[str], list[str]]:
-        """Kinds of the cells of each cache, place by place from 0; "" where there is nothing.
+        """Kinds of the cells of each cache, place by place from 0; "" where the cache has none.
 
         Example:
             >>> Moment([5, 6, 7, 9], [7, 8, 8], accepted=1, target=3, draft=4).kinds()
@@ -80,7 +80,7 @@ class Moment:
 
 
 def draw(moments: Sequence[Moment], word: Callable[[int], str], shown: int = 2) -> Any:
-    """A panel a moment: the text, the target's cache, and the draft model's.
+    """A panel for each moment: the text, the target's cache, and the draft model's.
 
     Args:
         moments: at least one.
@@ -97,13 +97,16 @@ def draw(moments: Sequence[Moment], word: Callable[[int], str], shown: int = 2) 
         width = max(panel.get_xlim()[1] for panel in panels[:, 0])
         for axes in panels[:, 0]:
             axes.set_xlim(-2.6, width)
-        handles = [Patch(facecolor=face, hatch=hatch, edgecolor="black", label=words)
-                   for face, hatch, words in LOOKS.values()]  # fmt: skip
+        handles = [
+            Patch(facecolor=face, hatch=hatch, edgecolor="black", label=words) for face, hatch, words in LOOKS.values()
+        ]
         fig.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=8)  # the caption stands below
     return fig
 
 
 def _panel(axes: Any, moment: Moment, word: Callable[[int], str], first: int) -> None:
+    from matplotlib.patches import Rectangle
+
     drafted = {moment.before + i: token for i, token in enumerate(moment.drafts)}
     target, draft = moment.kinds()
     for row, kinds in enumerate((["text"] * len(moment.text), target, draft)):
@@ -115,9 +118,10 @@ def _panel(axes: Any, moment: Moment, word: Callable[[int], str], first: int) ->
                 shown = drafted[place] if kind == "stale" else token
                 box = {"width": 0.46 if several else 0.94, "height": 0.8, "facecolor": face, "hatch": hatch}
                 left = place - first + 0.03 + 0.48 * i
-                axes.add_patch(_rectangle(left, 2.1 - row, **box))
-                axes.text(left + box["width"] / 2, 2.5 - row, word(shown), ha="center", va="center", fontsize=8,
-                          bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"})  # fmt: skip
+                axes.add_patch(Rectangle((left, 2.1 - row), edgecolor="black", linewidth=0.8, **box))
+                font = {"ha": "center", "va": "center", "fontsize": 8}
+                ground = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"}
+                axes.text(left + box["width"] / 2, 2.5 - row, word(shown), bbox=ground, **font)
     for row, name in enumerate(("text", "target's cache", "draft model's cache")):
         axes.text(-0.1, 2.5 - row, name, ha="right", va="center", fontsize=8)
     axes.axvline(moment.before - first, color="black", linestyle="--", linewidth=1)
@@ -126,9 +130,3 @@ def _panel(axes: Any, moment: Moment, word: Callable[[int], str], first: int) ->
     axes.set_title(f"{how}: {moment.words()}", fontsize=9)
     axes.set(xlim=(-2.6, len(draft) - first + 0.2), ylim=(0, 3.05))
     axes.axis("off")
-
-
-def _rectangle(left: float, bottom: float, width: float, height: float, **look: Any) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, bottom), width, height, edgecolor="black", linewidth=0.8, **look)
