@@ -56,13 +56,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 from specdec_core.viz import style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -141,10 +140,8 @@ def find_draft(tokens, max_n=3, min_n=1, num_tokens=10, match="last"):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.null import NullDrafter
-from specdec_core.drafters import PromptLookup
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
+from specdec_core import Budget, Rng
+from specdec_core.drafters import NullDrafter, PromptLookup
 
 words = "the cat sat and the cat ran . the cat".split()
 vocabulary = sorted(set(words))
@@ -176,7 +173,7 @@ print("transformers:", [vocabulary[i] for i in candidate[0, len(ids) :]])
 # %%
 from specdec_core.viz import matcher
 
-matcher.viewer(tokenizer)
+matcher.viewer(loaded.tokenizer)
 
 # %% [markdown]
 # ## Why it is lossless
@@ -200,19 +197,20 @@ matcher.viewer(tokenizer)
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.core.engine import generate
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
+from specdec_core import Sampling, TableLM, enumerate_law, generate, total_variation
 
 toy = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
-laws = [
-    enumerate_law(lambda rng: generate(toy, [0, 1, 0], drafter, max_new_tokens=4,
-                                       sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
-    for drafter in (NullDrafter(), PromptLookup(num_tokens=3))
-]  # fmt: skip
-close = total_variation(*laws) < 1e-12
-print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {close}")
+
+
+def law(drafter):
+    """Answer -> its probability."""
+    options = {"max_new_tokens": 4, "sampling": Sampling(temperature=1.0)}
+    return enumerate_law(lambda rng: generate(toy, [0, 1, 0], drafter, rngs=(rng, rng), **options).tokens)
+
+
+plain, drafted = law(NullDrafter()), law(PromptLookup(num_tokens=3))
+close = total_variation(plain, drafted) < 1e-12
+print(f"{len(plain)} possible answers; distance of the two laws below 1e-12: {close}")
 
 # %% [markdown]
 # One more thing to count correctly.
@@ -249,66 +247,55 @@ print(f"drafted {drafted}, accepted {step.verdict.accepted}, emitted {list(step.
 # Each is answered twice, by ordinary decoding and by prompt lookup, in turns; the times will be needed later.
 
 # %%
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import TASKS, encode, own
+from specdec_core import compare
+from specdec_core.measure import agreement, measure_costs
+from specdec_core.race import TASKS, markdown, own
 
-LENGTH = 64
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-asked = []  # (task, prompt)
+asked = {}  # task -> prompts
 for question in own([task for task in TASKS if task != "chat"], limit=2):
-    asked.append((question.task, encode(question.turns[0], tokenizer)))
+    asked.setdefault(question.task, []).append(loaded.encode(question.turns[0]))
 for question in own("chat", limit=2):
-    first = encode(question.turns[0], tokenizer)
-    said = generate(lm, first, PromptLookup(), max_new_tokens=80, stop=stop)
-    reply = tokenizer.decode(said.tokens, skip_special_tokens=True).strip()
-    asked.append(("chat, turn 1", first))
-    asked.append(("chat, turn 2", encode(question.turns[:2], tokenizer, answers=[reply])))
-tasks = list(dict.fromkeys(task for task, _ in asked))
-print(f"{len(asked)} prompts of {min(len(p) for _, p in asked)} to {max(len(p) for _, p in asked)} tokens")
+    first = loaded.encode(question.turns[0])
+    reply = generate(lm, first, PromptLookup(), max_new_tokens=80, stop=loaded.stop)
+    second = loaded.encode(question.turns[:2], answers=[loaded.decode(reply.tokens).strip()])
+    asked.setdefault("chat, turn 1", []).append(first)
+    asked.setdefault("chat, turn 2", []).append(second)
+tasks = list(asked)
+lengths = [len(prompt) for prompts in asked.values() for prompt in prompts]
+print(f"{len(lengths)} prompts of {min(lengths)} to {max(lengths)} tokens")
 
 # %%
-runs = []  # (task, prompt, ordinary, lookup)
-for task, prompt in asked:
-    plain = generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop)
-    drafted = generate(lm, prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop)
-    runs.append((task, prompt, plain, drafted))
-same = sum(plain.tokens == drafted.tokens for _, _, plain, drafted in runs)
-print(f"{same} of {len(runs)} answers are the same token for token;", end=" ")
-print("the others differ after a near tie (chapter 12).")
+race = compare(lm, asked, ["prompt_lookup"], max_new_tokens=64, repeats=1)
+runs = [  # (task, prompt, ordinary answer, answer with lookup)
+    (done.task, list(done.prompt_ids), done.answers["autoregressive"], done.answers["prompt_lookup"])
+    for done in race.rounds
+]
+print(agreement(lm, race.pairs()))
 
 # %% [markdown]
-# And the replay.
-# It is the loop of the engine with the target replaced by a list:
-# from each context the draft is compared with the tokens to come; $k$ of them agree, so the step emits $k + 1$.
-
-# %%
-def replay(prompt, answer, drafter):
-    """The steps of a greedy run with this answer: (rows of the forward, tokens emitted) each."""
-    full, at, steps = [*prompt, *answer], len(prompt), []
-    drafter.reset(full[:at])
-    while at < len(full):
-        draft = drafter.propose(full[:at], Budget(nodes=64, depth=64), Rng(0)).tokens[1:].tolist()
-        k = 0
-        while k < len(draft) and at + k < len(full) and draft[k] == full[at + k]:
-            k += 1
-        emitted = min(k + 1, len(full) - at)
-        steps.append((1 + len(draft), emitted))
-        at += emitted
-    return steps
-
-
-# %% [markdown]
+# The replay needs no loop of its own.
+# `Recorded` is a language model that knows one prompt and its answer: after each token it says the next one.
+# Its method `replay` runs the same `generate` as before, so a drafter meets the record as it would meet the target,
+# and the trace shows the steps.
+#
 # Is that really the live run?
 # For each prompt we replay the default settings against what the live run wrote,
 # and compare step by step: rows and tokens.
 
 # %%
 # NBVAL_CHECK_OUTPUT
-equal = [
-    replay(prompt, live.tokens, PromptLookup())
-    == [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
-    for _, prompt, _, live in runs
-]
+from specdec_core import Recorded
+
+
+def counted(trace):
+    """(rows of the forward, tokens emitted) of each step."""
+    return [(len(step.tree.tokens), len(step.tokens)) for step in trace.steps]
+
+
+equal = []
+for _, prompt, _, live in runs:
+    replayed = Recorded(prompt, live.tokens).replay(PromptLookup())
+    equal.append(counted(replayed) == counted(live.trace))
 print("replayed steps equal the live steps, on every prompt:", all(equal))
 
 # %% [markdown]
@@ -317,22 +304,22 @@ print("replayed steps equal the live steps, on every prompt:", all(equal))
 # Over the tasks we take the geometric mean, so that no task counts more because it copies more.
 
 # %%
-def steps_by_task(make):
-    """Replay a drafter, made anew by ``make()`` for each prompt: task -> steps of its prompts."""
+def traces_by_task(make):
+    """Replay a drafter, made anew by ``make()`` for each prompt: task -> the traces of its prompts."""
     found = {task: [] for task in tasks}
     for task, prompt, plain, _ in runs:
-        found[task] += replay(prompt, plain.tokens, make())
+        found[task].append(Recorded(prompt, plain.tokens).replay(make()))
     return found
 
 
-def tau(steps):
-    """Tokens per forward."""
-    return sum(emitted for _, emitted in steps) / len(steps)
+def tau(traces):
+    """Tokens per forward, all traces together."""
+    return sum(trace.emitted for trace in traces) / sum(trace.target_calls for trace in traces)
 
 
 def mean_tau(found):
     """Geometric mean of τ over the tasks."""
-    return float(np.exp(np.mean([np.log(tau(steps)) for steps in found.values()])))
+    return float(np.exp(np.mean([np.log(tau(traces)) for traces in found.values()])))
 
 
 # %% [markdown]
@@ -462,7 +449,7 @@ variants = {
     "last": lambda **kw: PromptLookup(match="last", **kw),
     "last, overlapping": lambda **kw: Overlapping(match="last", **kw),
 }
-found = {name: steps_by_task(make) for name, make in variants.items()}
+found = {name: traces_by_task(make) for name, make in variants.items()}
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 4.6))
@@ -521,9 +508,9 @@ def coverage_and_agreement(n):
 
 sizes = range(1, 8)
 coverage, agreement = zip(*(coverage_and_agreement(n) for n in sizes))
-alone = [mean_tau(steps_by_task(lambda n=n: PromptLookup(max_n=n, min_n=n))) for n in sizes]
+alone = [mean_tau(traces_by_task(lambda n=n: PromptLookup(max_n=n, min_n=n))) for n in sizes]
 down_to = {
-    m: [mean_tau(steps_by_task(lambda n=n, m=m: PromptLookup(max_n=n, min_n=min(m, n)))) for n in sizes]
+    m: [mean_tau(traces_by_task(lambda n=n, m=m: PromptLookup(max_n=n, min_n=min(m, n)))) for n in sizes]
     for m in (1, 2)
 }
 
@@ -565,24 +552,25 @@ print(f"Forbidding n = 1 changes τ at max_n = 3 from {down_to[1][2]:.2f} to {do
 # (Nearly: a step that emits a different number of tokens ends elsewhere,
 # and the next lookup starts from another suffix.)
 # But each drafted token is a row of the forward.
-# So we need $t(q)$, as in chapter 00:
+# So we need $t(q)$, as in chapter 00.
+# (A forward takes no longer than one with more rows.
+# So if a wider forward had the smaller median, that median counts for both: $t(q)$ never falls.)
 
 # %%
-from specdec_core.measure import measure_costs
-
 costs = measure_costs(lm, widths=(1, 2, 4, 6, 8, 11, 16, 24, 33), context=320, repeats=9)
 print("q           " + "".join(f"{q:6}" for q in costs.widths))
 print("t(q) / t(1) " + "".join(f"{costs.break_even(q):6.2f}" for q in costs.widths))
 
 
-def predicted(steps):
+def predicted(traces):
     """Speedup over ordinary decoding if t(q) is the whole story."""
-    return sum(emitted for _, emitted in steps) * costs.t(1) / sum(costs.t(q) for q, _ in steps)
+    rows = [len(step.tree.tokens) for trace in traces for step in trace.steps]
+    return sum(trace.emitted for trace in traces) * costs.t(1) / sum(map(costs.t, rows))
 
 
 # %%
 counts = (1, 2, 3, 5, 7, 10, 15, 23, 32)
-swept = [steps_by_task(lambda c=c: PromptLookup(num_tokens=c)) for c in counts]
+swept = [traces_by_task(lambda c=c: PromptLookup(num_tokens=c)) for c in counts]
 shown = ["edit_code", "summarize", "write"]
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 3.8), sharey=True)
 boards = {"Steps: τ": tau, "Clock: speedup predicted from t(q)": predicted}
@@ -637,14 +625,10 @@ for task in shown:
 # The lookup's own time should be added to both kinds of steps; let us see how much it is.
 
 # %%
-lookup_time = sum(live.trace.seconds["draft"] for *_, live in runs)
-forward_time = sum(live.trace.seconds["forward"] for *_, live in runs)
-lookups = sum(live.trace.target_calls for *_, live in runs)
-print(f"a lookup takes {1e6 * lookup_time / lookups:.0f} microseconds,", end=" ")
-print(f"{lookup_time / forward_time:.2%} of the forwards' time")
-depths = [live.trace.acceptance_by_depth() for *_, live in runs]
-for depth in (1, 2, 3, 4):
-    accepted, tested = np.sum([(0, 0), *(one[depth - 1] for one in depths if len(one) >= depth)], axis=0)
+steps = race.steps("prompt_lookup")
+lookup, forward = steps.seconds["draft"], steps.seconds["forward"]
+print(f"a lookup takes {1e6 * lookup:.0f} microseconds, {lookup / forward:.2%} of a forward's time")
+for depth, (accepted, tested) in enumerate(steps.by_depth[:4], start=1):
     print(f"at depth {depth}: {accepted} of {tested} tested tokens accepted, {accepted / tested:.2f}")
 
 # %% [markdown]
@@ -659,20 +643,16 @@ for depth in (1, 2, 3, 4):
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
 
 rows, summary = [], {}
 for task in tasks:
-    mine = [(plain, live) for name, _, plain, live in runs if name == task]
-    steps = [(len(s.tree.tokens), len(s.tokens)) for _, live in mine for s in live.trace.steps]
-    hits = [(q, emitted) for q, emitted in steps if q > 1]
-    h, a = len(hits) / len(steps), np.mean([emitted - 1 for _, emitted in hits])
-    r = np.mean([costs.break_even(q) for q, _ in hits])
-    plain, live = (sum(x.trace.decode_seconds for x in side) / sum(len(x.tokens) for x in side)
-                   for side in zip(*mine))  # fmt: skip
-    summary[task] = dict(h=h, a=a, r=r, tau=tau(steps), predicted=predicted(steps), clock=plain / live)
-    numbers = (h, a, r - 1, tau(steps), predicted(steps), plain / live)
-    rows.append([task, *(f"{number:.2f}" for number in numbers)])
+    row, steps = race.row("prompt_lookup", task), race.steps("prompt_lookup", task)
+    needed = sum(count * costs.break_even(q) for q, count in steps.hit_rows.items()) / steps.hits
+    traces = [answer.trace for answer in race.answers("prompt_lookup", task)]
+    s = {"h": row.hit_rate, "a": row.accepted_per_hit, "r": needed}
+    s |= {"tau": row.tokens_per_call, "predicted": predicted(traces), "clock": row.decode_speedup}
+    summary[task] = s
+    rows.append([task, *(f"{number:.2f}" for number in {**s, "r": s["r"] - 1}.values())])
 columns = ["task", "hit rate h", "accepted per hit, a", "needed, r − 1", "τ", "predicted", "measured"]
 display(Markdown(markdown(rows, columns)))
 
@@ -772,7 +752,7 @@ def repeated(tokens, n=4):
 loops = {i for i, (_, _, plain, _) in enumerate(runs) if repeated(plain.tokens) > 0.4}
 for i in sorted(loops):
     task, prompt, plain, live = runs[i]
-    tail = tokenizer.decode(plain.tokens[-24:]).replace("\n", " / ")
+    tail = loaded.decode(plain.tokens[-24:]).replace("\n", " / ")
     print(f"{task}: {repeated(plain.tokens):.0%} repeated, τ = {live.trace.tokens_per_call:.2f}")
     print(f"    …{tail}\n")
 print(f"{len(loops)} of {len(runs)} answers are loops by this measure (above 40% of their 4-grams repeated).")
@@ -781,7 +761,8 @@ print(f"{len(loops)} of {len(runs)} answers are loops by this measure (above 40%
 def by_answer(make, without=()):
     """Geometric mean of τ over the answers, but for some."""
     kept = [(prompt, plain.tokens) for i, (_, prompt, plain, _) in enumerate(runs) if i not in without]
-    return np.exp(np.mean([np.log(tau(replay(prompt, tokens, make()))) for prompt, tokens in kept]))
+    taus = [Recorded(prompt, tokens).replay(make()).tokens_per_call for prompt, tokens in kept]
+    return np.exp(np.mean(np.log(taus)))
 
 
 for name, make in variants.items():
@@ -797,9 +778,9 @@ for name, make in variants.items():
 print(f"Leaving the loops out moves the mean τ of {name!r} by {rest / every - 1:+.1%}.")
 for task in dict.fromkeys(runs[i][0] for i in sorted(loops)):
     kept = [(p, plain.tokens) for i, (t, p, plain, _) in enumerate(runs) if t == task and i not in loops]
-    taus = [tau(replay(prompt, tokens, PromptLookup())) for prompt, tokens in kept]
+    taus = [Recorded(prompt, tokens).replay(PromptLookup()).tokens_per_call for prompt, tokens in kept]
     straight = f"{np.mean(taus):.2f} without its loops" if taus else "nothing but loops"
-    print(f"{task}: τ = {tau(steps_by_task(PromptLookup)[task]):.2f} as a task, {straight}")
+    print(f"{task}: τ = {tau(traces_by_task(PromptLookup)[task]):.2f} as a task, {straight}")
 
 # %% [markdown]
 # Larger models loop less, but the check is one line, so make it anyway.
