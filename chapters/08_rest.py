@@ -57,13 +57,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.viz import style
+from specdec_core import CachedLM, load, viz
+from specdec_core.viz import figures, style
 
 style.use()
-loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+loaded = load()
+lm, tokenizer = CachedLM(loaded), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
@@ -240,10 +239,8 @@ def top(weights, c):
 
 # %%
 # NBVAL_CHECK_OUTPUT
+from specdec_core import Budget, Rng
 from specdec_core.drafters import REST
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
 
 lo, hi, n = longest(words, sa, ["the"], min_n=1)
 weights = weigh([words[sa[i] + n : sa[i] + n + 2] for i in range(lo, hi)])
@@ -300,18 +297,21 @@ for name, row in zip(names, tree.ancestors.astype(int)):
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.core.engine import generate
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
+from specdec_core import Sampling, TableLM, enumerate_law, generate, total_variation
+from specdec_core.drafters import NullDrafter
 
 toy = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 other = SuffixStore.in_memory([[0, 1, 2, 2, 0, 0, 1, 1, 0, 2, 1]], vocab_size=3)
-laws = [
-    enumerate_law(lambda rng: generate(toy, [0, 1, 0], drafter, max_new_tokens=4,
-                                       sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
-    for drafter in (NullDrafter(), REST(other, nodes=5, depth=3, min_n=1))
-]
+
+
+def law(drafter):  # of all answers of four tokens at T = 1
+    sampling = Sampling(temperature=1.0)
+    return enumerate_law(
+        lambda rng: generate(toy, [0, 1, 0], drafter, max_new_tokens=4, sampling=sampling, rngs=(rng, rng)).tokens
+    )
+
+
+laws = [law(drafter) for drafter in (NullDrafter(), REST(other, nodes=5, depth=3, min_n=1))]
 close = total_variation(*laws) < 1e-12
 print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {close}")
 
@@ -324,9 +324,7 @@ print(f"{len(laws[0])} possible answers; distance of the two laws below 1e-12: {
 # Which nodes go first when $c$ shrinks?
 
 # %%
-from specdec_core.viz import suffix_array as picture
-
-picture.viewer(tokenizer)
+viz.suffix_array.viewer(tokenizer)
 
 # %% [markdown]
 # ## A datastore of real code
@@ -339,10 +337,9 @@ picture.viewer(tokenizer)
 # %%
 from time import perf_counter
 
-from specdec_core.stores.texts import code_files, read_texts, tokenized
+from specdec_core.stores import code_files, read_texts, tokenized
 
 LIMIT = 1_000_000
-vocab_size = max(tokenizer.get_vocab().values()) + 1
 start, documents, size = perf_counter(), [], 0
 for document in tokenized(read_texts(iter(code_files())), tokenizer):
     size += len(document) + 1
@@ -359,7 +356,7 @@ def store_of(limit):
         if room > 1:
             kept.append(document[: room - 1])
             room -= len(kept[-1]) + 1
-    return SuffixStore.in_memory(kept, vocab_size)
+    return SuffixStore.in_memory(kept, lm.vocab_size)
 
 
 # %%
@@ -443,27 +440,18 @@ for store in stores.values():
 # if it is there, it is measured here as well.
 
 # %%
-import gc
-import tempfile
-
-from specdec_core.stores.build import build
-from specdec_core.base.errors import SpecdecError
+from specdec_core.stores import DatastoreError
 
 try:
     large = [SuffixStore.open("code", tokenizer)]
-except SpecdecError:
+except DatastoreError:
     large = []  # not built on this machine
-gc.freeze()  # between cold queries the benchmark collects garbage; it need not search the model's objects
-with tempfile.TemporaryDirectory() as folder:
-    on_disk = build(f"{folder}/code", documents, vocab_size)
-    timed = bench.measure(on_disk, sizes[:-1], contexts, lambda message: None)
-    del on_disk
-timed += [row for store in large for row in bench.measure(store, [], contexts, lambda message: None)]
-gc.unfreeze()
+timed = bench.measure(code, sizes[:-1], contexts)
+timed += [row for store in large for row in bench.measure(store, [], contexts)]
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core.race import markdown
 
 table = []
 for row in timed:
@@ -479,8 +467,6 @@ if not large:
 
 # %%
 import matplotlib.pyplot as plt
-from specdec_core.viz import figures
-
 fig, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.6))
 m = [row["tokens"] for row in timed]
 left.plot(m, [row["find_ms"] for row in timed], label="find, warm", **style.line(1))
@@ -516,11 +502,9 @@ figures.save(fig, "08-retrieval", alt=alt, model=loaded)
 # these recordings judge every datastore without running the model again.
 
 # %%
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import own
 
 LENGTH = 64
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 questions = {
     "code": [question.turns[0] for question in own("complete_code", limit=2)]
     + ["Write a Python class for a stack with push, pop and peek.",
@@ -531,27 +515,30 @@ questions = {
 runs = []  # (domain, prompt, answer of ordinary decoding)
 for domain, texts in questions.items():
     for text in texts:
-        prompt = encode(text, tokenizer)
-        runs.append((domain, prompt, generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop)))
+        prompt = loaded.encode(text)
+        runs.append((domain, prompt, generate(lm, prompt, max_new_tokens=LENGTH, stop=loaded.stop)))
 for domain, _, plain in runs[2::4]:
-    print(f"{domain}: {tokenizer.decode(plain.tokens)[:90]!r} …")
+    print(f"{domain}: {plain.text[:90]!r} …")
 
 # %% [markdown]
 # Chapter 05 wrote the replay for chains.
-# The package has it for trees: it walks down from the root as far as the recorded tokens go.
-# While it is at a step, the drafter can be asked about it.
+# For trees we let the usual loop run with `Recorded` as the target,
+# a language model that answers with the recorded tokens.
+# After each step we can ask the drafter about it.
 
 # %%
-from specdec_core.race.replay import replay
+from specdec_core import Recorded, stream
+
+
+def replay(prompt, answer, drafter):
+    """Of each step of the greedy run with this answer: rows of the forward, tokens emitted, tokens matched."""
+    run = stream(Recorded(prompt, answer), prompt, drafter, max_new_tokens=len(answer))
+    return [(len(step.tree.tokens), len(step.tokens), drafter.match_len) for step in run]
 
 
 def steps_of(domain, drafter):
-    """Of each step: rows of the forward, tokens emitted, tokens matched."""
-    return [
-        (rows, emitted, drafter.match_len)
-        for name, prompt, plain in runs if name == domain
-        for rows, emitted in replay(prompt, plain.tokens, drafter)
-    ]
+    """The steps of all answers of a domain."""
+    return [step for name, prompt, plain in runs if name == domain for step in replay(prompt, plain.tokens, drafter)]
 
 
 def tau(steps):
@@ -576,7 +563,7 @@ import torch
 subjects = ("the moon", "bread", "a bicycle", "a forest", "rain", "a bridge")
 forms = ("Write a short story about {}.", "Write a poem about {}.",
          "Explain in one paragraph how {} came to be.")
-asked = [encode(form.format(subject), tokenizer) for form in forms for subject in subjects]
+asked = [loaded.encode(form.format(subject)) for form in forms for subject in subjects]
 width, pad = max(map(len, asked)), min(loaded.stop_ids)
 rows = torch.tensor([[pad] * (width - len(row)) + row for row in asked], device=loaded.device)
 mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in asked], device=loaded.device)
@@ -584,7 +571,7 @@ with torch.no_grad():
     written = loaded.model.generate(
         rows, attention_mask=mask, max_new_tokens=LENGTH, do_sample=False, pad_token_id=pad)
 answers = [[token for token in row if token != pad] for row in written[:, width:].tolist()]
-own_text = SuffixStore.in_memory(answers, vocab_size)
+own_text = SuffixStore.in_memory(answers, lm.vocab_size)
 print(f"{len(answers)} answers, {len(own_text):,} tokens")
 
 # %% [markdown]
@@ -681,8 +668,8 @@ alt = "By length of the match: how many steps had it, and how many drafted token
 figures.save(fig, "08-match-length", alt=alt, model=loaded)
 for domain in questions:
     short, long = ([e - 1 for _, e, n in last[domain] if low <= n <= high] for low, high in ((2, 3), (4, 16)))
-    print(f"{domain}: {len(short)} matches of 2 or 3 tokens with a mean of {np.mean(short or [0]):.2f} accepted,", end=" ")
-    print(f"{len(long)} longer ones with {np.mean(long or [0]):.2f}")
+    print(f"{domain}: {len(short)} matches of 2 or 3 tokens, {np.mean(short or [0]):.2f} accepted on average;", end=" ")
+    print(f"{len(long)} longer ones, {np.mean(long or [0]):.2f}")
 
 # %% [markdown]
 # ## How many nodes?
@@ -690,8 +677,6 @@ for domain in questions:
 # Counted in steps, more nodes never hurt much.
 # On the clock each node is a row, so once more we need $t(q)$.
 # The paper's 64 nodes were chosen on a GPU with models of 7 and 13 billion weights.
-# (Where the prediction exceeds τ, a forward over a few rows took no longer than one over a single row:
-# few rows are nearly free, and the stopwatch has its errors.)
 
 # %%
 from specdec_core.measure import measure_costs
@@ -735,55 +720,38 @@ for domain, c in best.items():
 # And what share of the time does retrieval take?
 
 # %%
+from specdec_core import compare
 from specdec_core.measure import agreement
 
-drafter, raced = REST(stores[LIMIT], nodes=best["code"]), []  # (domain, prompt, ordinary, REST)
-for turn, (domain, prompt, _) in enumerate(runs[::2]):
-    both = [NullDrafter(), drafter]
-    order = both if turn % 2 else both[::-1]  # who begins
-    done = {one: generate(lm, prompt, one, max_new_tokens=LENGTH, stop=stop) for one in order}
-    raced.append((domain, prompt, *(done[one] for one in both)))
-equal = [
-    list(replay(prompt, run.tokens, drafter))
-    == [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
-    for _, prompt, _, run in raced
-]
-print("replayed steps equal the live steps, on every prompt:", all(equal))
-print(agreement(lm, [(p, a.tokens, b.tokens) for _, p, a, b in raced]))
+asked = {domain: [prompt for name, prompt, _ in runs if name == domain][::2] for domain in questions}
+drafter = REST(stores[LIMIT], nodes=best["code"])
+race = compare(lm, asked, {"rest": drafter}, max_new_tokens=LENGTH, repeats=1)
+live = {domain: race.answers("rest", domain) for domain in questions}
+counted = {domain: [[(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps] for run in each]
+           for domain, each in live.items()}
+again = {domain: [[step[:2] for step in replay(prompt, run.tokens, drafter)]
+                  for prompt, run in zip(asked[domain], each)] for domain, each in live.items()}
+print("replayed steps equal the live steps, on every prompt:", again == counted)
+print(agreement(lm, race.pairs()))
 
 # %%
-def pace(answers):
-    """Tokens per second of decoding."""
-    return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
-
-
-outcome = {}
-for domain in questions:
-    plain, live = zip(*((plain, run) for name, _, plain, run in raced if name == domain))
-    traces = [run.trace for run in live]
-    steps = [(len(step.tree.tokens), len(step.tokens), 0) for trace in traces for step in trace.steps]
-    draft, forward = (sum(trace.seconds[phase] for trace in traces) for phase in ("draft", "forward"))
-    depths = [trace.acceptance_by_depth() for trace in traces]
-    counts = [np.sum([(0, 0), *(one[d] for one in depths if len(one) > d)], axis=0) for d in range(3)]
-    outcome[domain] = dict(
-        tau=tau(steps), predicted=predicted(steps), clock=pace(live) / pace(plain), query=draft / len(steps),
-        forward=forward / len(steps), share=draft / sum(trace.decode_seconds for trace in traces),
-        depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))
-
-# %%
+rows = {domain: race.row("rest", domain) for domain in questions}
+guess = {domain: predicted([(*step, 0) for run in counted[domain] for step in run]) for domain in questions}
+shares = {domain: row.ms["draft"] / sum(row.ms.values()) for domain, row in rows.items()}
 table = []
-for domain, o in outcome.items():
-    speeds = [f"{o[name]:.2f}" for name in ("tau", "predicted", "clock")]
-    times = [f"{1e3 * o['query']:.2f} ms", f"{1e3 * o['forward']:.1f} ms", f"{o['share']:.2%}"]
-    table.append([domain, o["depths"], *speeds, *times])
+for domain, row in rows.items():
+    depths = ", ".join(f"{accepted / tested:.2f}" for accepted, tested in row.acceptance_by_depth[:3])
+    speeds = [f"{value:.2f}" for value in (row.tokens_per_call, guess[domain], row.decode_speedup)]
+    times = [f"{row.ms['draft']:.2f} ms", f"{row.ms['forward']:.1f} ms", f"{shares[domain]:.2%}"]
+    table.append([domain, depths, *speeds, *times])
 columns = ["on", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed",
            "retrieval per step", "forward per step", "share"]
 display(Markdown(markdown(table, columns)))
 
 # %% jupyter={"source_hidden": true}
-share = max(o["share"] for o in outcome.values())
+share = max(shares.values())
 hold = "holds here" if share < 0.06 else "does not hold here"
-ms, forward = 1e3 * max(o["query"] for o in outcome.values()), 1e3 * outcome["code"]["forward"]
+ms, forward = max(row.ms["draft"] for row in rows.values()), rows["code"].ms["forward"]
 display(Markdown(
     "> **The notes say …** that retrieval with a suffix array takes less than 6 % of the time (section 6.2). "
     f"That **{hold}**: it took at most {share:.1%} of decoding, tree included. "
@@ -796,23 +764,23 @@ display(Markdown(
 ))
 
 # %%
-for domain, o in outcome.items():
-    if o["clock"] < 0.98:
-        verdict = "fewer forwards, more time" if o["tau"] > 1.03 else "nothing gained in steps, more time"
-    elif o["clock"] <= 1.02:
-        verdict = "fewer forwards, the same time" if o["tau"] > 1.03 else "no difference"
+for domain, row in rows.items():
+    steps, clock = row.tokens_per_call, row.decode_speedup
+    if clock < 0.98:
+        verdict = "fewer forwards, more time" if steps > 1.03 else "nothing gained in steps, more time"
+    elif clock <= 1.02:
+        verdict = "fewer forwards, the same time" if steps > 1.03 else "no difference"
     else:
-        verdict = "a win on both" + (", less on the clock" if o["clock"] < 0.95 * o["tau"] else "")
-    print(f"{domain}: τ = {o['tau']:.2f}, clock {o['clock']:.2f} (predicted {o['predicted']:.2f}): {verdict}")
+        verdict = "a win on both" + (", less on the clock" if clock < 0.95 * steps else "")
+    print(f"{domain}: τ = {steps:.2f}, clock {clock:.2f} (predicted {guess[domain]:.2f}): {verdict}")
 
 # %% [markdown]
 # Here is the run with the largest τ, step by step.
 # Tokens that came out of the library are marked.
 
 # %%
-from specdec_core.viz.replay import replay as show_replay
-
-show_replay(max((run.trace for *_, run in raced), key=lambda trace: trace.tokens_per_call), tokenizer)
+traces = [run.trace for each in live.values() for run in each]
+viz.replay.replay(max(traces, key=lambda trace: trace.tokens_per_call), tokenizer)
 
 # %% [markdown]
 # For comparison, *quoted, not measured here:* the authors report 1.62

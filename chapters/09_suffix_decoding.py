@@ -56,13 +56,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.viz import style
+from specdec_core import CachedLM, load, viz
+from specdec_core.viz import figures, style
 
 style.use()
-loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+loaded = load()
+lm, tokenizer = CachedLM(loaded), loaded.tokenizer
 print(loaded.why)
 
 # %% [markdown]
@@ -123,11 +122,8 @@ def most_frequent(followers, context, n, length):
 
 # %%
 # NBVAL_CHECK_OUTPUT
+from specdec_core import Budget, Rng
 from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
-
 WIDE = Budget(nodes=64, depth=64)
 text = "a b c a b d a b d a b".split()
 ids = [ord(letter) for letter in text]
@@ -167,8 +163,7 @@ def followers_of(counts, string):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.stores.suffix_memory import GrowingText, PastTexts
-from specdec_core.stores.suffix_tree import as_text
+from specdec_core.stores import GrowingText, PastTexts, as_text
 
 counts = count_all(text, depth=6)
 memory = GrowingText(depth=6)
@@ -358,9 +353,7 @@ print(f"{same} of 200 drafts the same, match, score and tree; {branched} of them
 # What does *factor* do to a good match, and to a poor one?
 
 # %%
-from specdec_core.viz import suffix_tree
-
-suffix_tree.viewer(tokenizer)
+viz.suffix_tree.viewer(tokenizer)
 
 # %% [markdown]
 # ## Why it is lossless
@@ -374,11 +367,8 @@ suffix_tree.viewer(tokenizer)
 # %%
 # NBVAL_CHECK_OUTPUT
 import numpy as np
-from specdec_core.core.engine import generate
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
-
+from specdec_core import Sampling, TableLM, enumerate_law, generate, total_variation
+from specdec_core.drafters import NullDrafter
 three = TableLM(np.log([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.6, 0.3, 0.1]]))
 
 
@@ -390,8 +380,10 @@ def experienced():
 
 
 def law(make):  # the exact law of four tokens at T = 1
-    return enumerate_law(lambda rng: generate(three, [0, 1, 0], make(), max_new_tokens=4,
-                                              sampling=Sampling(temperature=1.0), rngs=(rng, rng)).tokens)
+    sampling = Sampling(temperature=1.0)
+    return enumerate_law(
+        lambda rng: generate(three, [0, 1, 0], make(), max_new_tokens=4, sampling=sampling, rngs=(rng, rng)).tokens
+    )
 
 
 plain_law, drafted_law = law(NullDrafter), law(experienced)
@@ -412,11 +404,9 @@ print(f"{len(plain_law)} possible answers; distance of the two laws below 1e-12:
 # The greedy answer does not depend on the drafter, so these recordings will serve for all comparisons in steps.
 
 # %%
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import own
 
 LENGTH = 64
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 form = ("Write a Python class `{}` with the attributes `name` and `price`, a method `total(quantity)`, "
         "and a docstring. Reply with code only.")
 fields = 'Turn this order into JSON with the keys "item", "quantity", "city" and "status": {}'
@@ -427,29 +417,34 @@ sessions = {
     "same fields": [fields.format(order) for order in orders],
     "unrelated": [question.turns[0] for question in [*own("write", limit=3), *own("math", limit=2)]],
 }
-prompts = {name: [encode(text, tokenizer) for text in texts] for name, texts in sessions.items()}
-plain = {name: [generate(lm, prompt, NullDrafter(), max_new_tokens=LENGTH, stop=stop) for prompt in each]
+prompts = {name: [loaded.encode(text) for text in texts] for name, texts in sessions.items()}
+plain = {name: [generate(lm, prompt, max_new_tokens=LENGTH, stop=loaded.stop) for prompt in each]
          for name, each in prompts.items()}
 for answer in plain["same form"][:2]:
-    print(tokenizer.decode(answer.tokens), "\n")
+    print(answer.text, "\n")
 
 # %% [markdown]
-# The replay is the package's, as in chapter 08.
-# While it is at a step, the drafter tells which match the draft came from;
+# The replay is that of chapter 08.
+# At each step suffix decoding tells which match the draft came from,
 # and it keeps what it learned from one answer to the next.
 
 # %%
-from specdec_core.race.replay import replay
+from specdec_core import Recorded, stream
 
-FACTS = ("match_len", "score", "source")
+
+def counted(step):
+    """Of a step: rows of its forward, and tokens emitted."""
+    return {"rows": len(step.tree.tokens), "emitted": len(step.tokens)}
 
 
 def steps_of(prompt, answer, drafter):
-    """The steps of a greedy run with this answer, as dictionaries."""
-    return [
-        {"rows": rows, "emitted": emitted, **{fact: getattr(drafter, fact, None) for fact in FACTS}}
-        for rows, emitted in replay(prompt, answer, drafter)
-    ]
+    """The steps of the greedy run with this answer; those of suffix decoding with their match."""
+    steps = []
+    for step in stream(Recorded(prompt, answer), prompt, drafter, max_new_tokens=len(answer)):
+        steps.append(counted(step))
+        if isinstance(drafter, SuffixDecoding):
+            steps[-1] |= {"match_len": drafter.match_len, "score": drafter.score, "source": drafter.source}
+    return steps
 
 
 def through(session, drafter):
@@ -470,8 +465,6 @@ def tau(steps):
 
 # %%
 import matplotlib.pyplot as plt
-from specdec_core.viz import figures
-
 methods = {
     "prompt lookup": PromptLookup,
     "n-gram dictionary": NGramDictionary,
@@ -495,7 +488,7 @@ figures.save(fig, "09-sessions", alt=alt, model=loaded)
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core.race import markdown
 
 
 def joint(session, name, first=0):
@@ -607,9 +600,6 @@ print("a higher score accepts more:", all(a < b for a, b in zip(outcomes, outcom
 # On the clock each node is a row: again $t(q)$ decides.
 # With the last setting, ∞, a draft may have sixteen nodes whatever the match,
 # just as prompt lookup always drafts ten tokens.
-# (Where $t(q)/t(1)$ is below 1, a few rows took no longer than one:
-# few rows are nearly free, and the stopwatch has its errors.
-# The prediction may then exceed τ.)
 
 # %%
 from specdec_core.measure import measure_costs
@@ -652,66 +642,50 @@ for session in sessions:
 # One drafter of each kind goes through the whole session.
 
 # %%
-from specdec_core.race.bench import rotated
+from specdec_core import compare
 
-raced = {}  # session -> for each request the answers of the three
-for session, count in (("same form", 4), ("unrelated", 3)):
-    drafters, raced[session] = [NullDrafter(), PromptLookup(), SuffixDecoding()], []
-    for turn, prompt in enumerate(prompts[session][:count]):
-        runs = {drafter: generate(lm, prompt, drafter, max_new_tokens=LENGTH, stop=stop)
-                for drafter in rotated(drafters, turn)}
-        raced[session].append([runs[drafter] for drafter in drafters])
-again, equal = SuffixDecoding(), []
-for prompt, (*_, run) in zip(prompts["same form"], raced["same form"]):
-    live_steps = [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
-    equal.append(list(replay(prompt, run.tokens, again)) == live_steps)
+METHODS = ("prompt_lookup", "suffix_decoding")
+raced = {
+    session: compare(lm, prompts[session][:count], METHODS, max_new_tokens=LENGTH, repeats=1)
+    for session, count in (("same form", 4), ("unrelated", 3))
+}
+live = {(session, name): [run.trace for run in race.answers(name)]
+        for session, race in raced.items() for name in METHODS}
+again = SuffixDecoding()
+equal = [
+    [(s["rows"], s["emitted"]) for s in steps_of(prompt, run.tokens, again)]
+    == [(len(step.tree.tokens), len(step.tokens)) for step in run.trace.steps]
+    for prompt, run in zip(prompts["same form"], raced["same form"].answers("suffix_decoding"))
+]
 print("replayed steps equal the live steps, through the whole session:", all(equal))
 
 # %%
 from specdec_core.measure import agreement
 
-pairs = [(prompt, row[0].tokens, run.tokens) for session, rows in raced.items()
-         for prompt, row in zip(prompts[session], rows) for run in row[1:]]
-print(agreement(lm, pairs))
-
+print(agreement(lm, [pair for race in raced.values() for pair in race.pairs()]))
 
 # %%
-def pace(answers):
-    """Tokens per second of decoding."""
-    return sum(len(a.tokens) for a in answers) / sum(a.trace.decode_seconds for a in answers)
-
-
-outcome = {}
-for session, rows in raced.items():
-    plain_runs, *others = zip(*rows)
-    for column in others:
-        traces = [run.trace for run in column]
-        found = [{"rows": len(s.tree.tokens), "emitted": len(s.tokens)} for trace in traces for s in trace.steps]
-        memory = sum(trace.seconds["draft"] + trace.seconds["observe"] for trace in traces)
-        depths = [trace.acceptance_by_depth() for trace in traces]
-        counts = [np.sum([(0, 0), *(one[d] for one in depths if len(one) > d)], axis=0) for d in range(3)]
-        outcome[session, traces[0].drafter] = dict(
-            tau=tau(found), predicted=predicted(found), clock=pace(column) / pace(plain_runs),
-            memory=memory / sum(trace.decode_seconds for trace in traces),
-            depths=", ".join(f"{accepted / tested:.2f}" for accepted, tested in counts if tested))
-
-# %%
+rows = {(session, name): raced[session].row(name) for session, name in live}
+guess = {key: predicted([counted(step) for trace in traces for step in trace.steps]) for key, traces in live.items()}
 table = []
-for (session, name), o in outcome.items():
-    numbers = [f"{o[key]:.2f}" for key in ("tau", "predicted", "clock")]
-    table.append([f"{session}: {name.replace('_', ' ')}", o["depths"], *numbers, f"{o['memory']:.2%}"])
+for (session, name), row in rows.items():
+    depths = ", ".join(f"{accepted / tested:.2f}" for accepted, tested in row.acceptance_by_depth[:3])
+    speeds = [f"{value:.2f}" for value in (row.tokens_per_call, guess[session, name], row.decode_speedup)]
+    memory = (row.ms["draft"] + row.ms["observe"]) / sum(row.ms.values())
+    table.append([f"{session}: {name.replace('_', ' ')}", depths, *speeds, f"{memory:.2%}"])
 columns = ["session: method", "accepted at depth 1, 2, 3", "τ", "predicted", "measured speed", "time of the memory"]
 display(Markdown(markdown(table, columns)))
 
 # %%
-good, bad = outcome["same form", "suffix_decoding"], outcome["unrelated", "suffix_decoding"]
-rival, calm = outcome["same form", "prompt_lookup"], outcome["unrelated", "prompt_lookup"]
-print(f"same form: {good['clock'] / rival['clock']:.2f} times as fast as prompt lookup, first request included.")
-loses = "loses to" if bad["clock"] < 0.98 else "roughly equals" if bad["clock"] < 1.02 else "beats"
-print(f"unrelated: it {loses} ordinary decoding, with τ = {bad['tau']:.2f}", end=" ")
-print(f"and {bad['clock']:.2f} times the speed (predicted {bad['predicted']:.2f}).")
+good, bad = (rows[session, "suffix_decoding"] for session in raced)
+rival, calm = (rows[session, "prompt_lookup"] for session in raced)
+print(f"same form: {good.decode_speedup / rival.decode_speedup:.2f} times as fast as prompt lookup, all requests.")
+speed = bad.decode_speedup
+loses = "loses to" if speed < 0.98 else "roughly equals" if speed < 1.02 else "beats"
+print(f"unrelated: it {loses} ordinary decoding, with τ = {bad.tokens_per_call:.2f}", end=" ")
+print(f"and {speed:.2f} times the speed (predicted {guess['unrelated', 'suffix_decoding']:.2f}).")
 print("  Prompt lookup, which remembers nothing of the session, has", end=" ")
-print(f"τ = {calm['tau']:.2f} and {calm['clock']:.2f} times the speed.")
+print(f"τ = {calm.tokens_per_call:.2f} and {calm.decode_speedup:.2f} times the speed.")
 past = [s for one in replayed["unrelated", "suffix"] for s in one if s["source"] == "past requests"]
 wrong = sum(s["emitted"] == 1 for s in past) / max(len(past), 1)
 print(f"  Of suffix decoding's {len(past)} drafts from past answers {wrong:.0%} were wrong from the first token.")
@@ -737,9 +711,7 @@ for session, i in sorted(each, key=lambda place: predicted(each[place]))[:2]:
 # Here is a later request of the good session, as it was written:
 
 # %%
-from specdec_core.viz.replay import replay as show_replay
-
-show_replay(raced["same form"][2][2].trace, tokenizer)
+viz.replay.replay(live["same form", "suffix_decoding"][2], tokenizer)
 
 # %% [markdown]
 # ## What remembering costs
@@ -758,7 +730,7 @@ import tarfile
 import typing
 from time import perf_counter
 
-from specdec_core.stores.texts import tokenized
+from specdec_core.stores import tokenized
 
 modules = (argparse, ast, inspect, tarfile, typing)
 tokens = np.concatenate(list(tokenized(map(inspect.getsource, modules), tokenizer)))[:40_000].tolist()
