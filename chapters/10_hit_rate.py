@@ -59,14 +59,13 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.race.tables import markdown
+from specdec_core import CachedLM, load
+from specdec_core.race import markdown
 from specdec_core.viz import figures, style
 
 style.use()
-loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+loaded = load()
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -109,7 +108,7 @@ print(loaded.why)
 from specdec_core.theory import conditional_alphas, expected_tokens_by_depth, hit_rate_tokens
 
 print("α by depth:", conditional_alphas(0.5, [0.8, 0.9]).round(3).tolist())
-print(f"coverage once:          {hit_rate_tokens(0.5, [0.8, 0.9]):.2f} tokens a step")
+print(f"coverage once:          {hit_rate_tokens(0.5, [0.8, 0.9]):.2f} tokens per step")
 print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]):.2f}")
 
 # %% [markdown]
@@ -127,71 +126,60 @@ print(f"coverage at each depth: {expected_tokens_by_depth([0.5 * 0.8, 0.5 * 0.9]
 # We take two questions from each of the eight tasks, 48 tokens each.
 # The first question of each task is also **raced**:
 # ordinary decoding and three methods on the same prompt, with the clock running.
-# Each has a cache of its own, and they take turns step by step:
-# the one that has written least is always next, so that a busy moment of the machine affects all of them alike.
+# They answer each question one after another,
+# each question begins with another method, and nobody remembers an earlier question.
 # Of the second question we need only the answer, so we write it with a drafter, which is quicker.
 # The three are the methods whose memory needs no preparation; the others join later.
 
 # %%
+from specdec_core import compare, generate
 from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.engine import generate, stream
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import TASKS, encode, own
+from specdec_core.race import TASKS, own
 
 LENGTH = 48
-METHODS = {"prompt_lookup": PromptLookup, "ngram": NGramDictionary, "suffix_decoding": SuffixDecoding}
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-lanes = {}  # method -> (the same model with a cache of its own, its drafter)
-for name, drafter in {"autoregressive": NullDrafter, **METHODS}.items():
-    lanes[name] = lm.with_own_cache(), drafter
-    generate(lanes[name][0], list(range(100, 120)) * 2, drafter(), max_new_tokens=6)  # first calls are slow
-
-
-# %%
-def raced(prompt):
-    """Every method on one prompt; the one that has written least takes the next step."""
-    runs = {name: stream(lane, prompt, drafter(), max_new_tokens=LENGTH, stop=stop)
-            for name, (lane, drafter) in lanes.items()}
-    going = {name: iter(run) for name, run in runs.items()}
-    while going:
-        name = min(going, key=lambda name: runs[name].trace.emitted)
-        if next(going[name], None) is None:
-            del going[name]
-    return {name: run.result() for name, run in runs.items()}
-
+METHODS = {
+    "prompt_lookup": PromptLookup,
+    "ngram": NGramDictionary,
+    "suffix_decoding": lambda: SuffixDecoding(max_requests=0),  # this request only
+}
+prompts = {task: [loaded.encode(question.turns[0]) for question in own(task, limit=2)] for task in TASKS}
+first = {task: [prompt] for task, (prompt, _) in prompts.items()}
+race = compare(lm, first, METHODS, max_new_tokens=LENGTH, repeats=1)
 
 # %%
-answers = {task: [] for task in TASKS}  # task -> [(prompt, tokens), ...]
-races = {}  # (task, method) -> the live run
-for question in own(limit=2):
-    prompt, task = encode(question.turns[0], tokenizer), question.task
-    if not answers[task]:
-        races |= {(task, name): run for name, run in raced(prompt).items()}
-        answers[task].append((prompt, races[task, "autoregressive"].tokens))
-    else:
-        answer = generate(lm, prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop)
-        answers[task].append((prompt, answer.tokens))
+live = {(task, name): race.answers(name, task)[0] for task in TASKS for name in race.methods}
+answers = {}  # task -> [(prompt, tokens), ...]
+for task, (one, other) in prompts.items():
+    second = generate(lm, other, PromptLookup(), max_new_tokens=LENGTH, stop=loaded.stop)
+    answers[task] = [(one, live[task, "autoregressive"].tokens), (other, second.tokens)]
 total = sum(len(tokens) for kept in answers.values() for _, tokens in kept)
 print(f"{sum(map(len, answers.values()))} answers, {total} tokens")
 
 # %% [markdown]
 # The replay of chapter 05 followed a chain.
-# Two of our methods draft trees,
-# so the package's `replay` walks down the tree for as long as a child is what the answer says next.
-# Each step comes back as the rows of its forward and the tokens that it wrote.
-# Is it the live run?
-# Replayed against what each live run wrote, it must give the same steps, rows and tokens:
+# Two of our methods draft trees, so we run the usual loop with `Recorded` as the target,
+# a language model that answers with the recorded tokens.
+# We keep the rows of each step's forward and the number of tokens that it wrote.
+# Does the replay match the live run?
+# With the answer of each live run it must take the same steps:
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.race.replay import replay
+from specdec_core import Recorded
 
-same = [
-    list(replay(answers[task][0][0], live.tokens, METHODS[name]()))
-    == [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
-    for (task, name), live in races.items() if name in METHODS
-]
+
+def counted(trace):
+    """Rows and tokens of each step."""
+    return [(len(step.tree.tokens), len(step.tokens)) for step in trace.steps]
+
+
+def replay(prompt, answer, drafter):
+    """The steps of the greedy run with this answer."""
+    return counted(generate(Recorded(prompt, answer), prompt, drafter, max_new_tokens=len(answer)).trace)
+
+
+same = [replay(prompts[task][0], live[task, name].tokens, make()) == counted(live[task, name].trace)
+        for task in TASKS for name, make in METHODS.items()]
 print("replayed steps equal the live steps, for every method and task:", all(same))
 
 # %% [markdown]
@@ -214,12 +202,12 @@ def rates(steps):
 
 
 def tau(steps):
-    """Tokens a step."""
+    """Tokens per step."""
     return sum(emitted for _, emitted in steps) / len(steps)
 
 
 by_prompt = {
-    (task, name): [list(replay(prompt, tokens, make())) for prompt, tokens in kept]
+    (task, name): [replay(prompt, tokens, make()) for prompt, tokens in kept]
     for task, kept in answers.items() for name, make in METHODS.items()
 }
 steps = {key: sum(runs, []) for key, runs in by_prompt.items()}
@@ -231,8 +219,8 @@ for (task, name), taken in steps.items():
     accepted = (tau(taken) - 1) / h if h else 0.0
     numbers = (h, r[0], h * r[0], accepted, np.mean(widths or [1]) - 1, tau(taken))
     rows.append([task.replace("_", " "), name.replace("_", " "), *(f"{number:.2f}" for number in numbers)])
-columns = ["task", "method", "coverage h", "regularity r₁", "α₁ = h r₁", "accepted a hit, A", "drafted a hit"]
-display(Markdown(markdown(rows, [*columns, "τ"])))
+columns = ["task", "method", "coverage h", "regularity r₁", "α₁ = h r₁", "A, accepted per hit"]
+display(Markdown(markdown(rows, [*columns, "drafted per hit", "τ"])))
 
 # %%
 fig, panels = plt.subplots(1, 2, figsize=(7.6, 4.8), sharey=True)
@@ -260,12 +248,12 @@ def spread(pick, name="prompt_lookup"):
 print("prompt lookup, over the tasks:")
 print("    coverage goes", spread(lambda taken: rates(taken)[0]))
 print("    regularity of the first token", spread(lambda taken: rates(taken)[1][0]))
-print("    accepted tokens a hit", spread(lambda taken: (tau(taken) - 1) / rates(taken)[0]))
+print("    accepted tokens per hit", spread(lambda taken: (tau(taken) - 1) / rates(taken)[0]))
 w, q = steps["write", "prompt_lookup"], steps["quote", "prompt_lookup"]
-picks = {"coverage": lambda t: rates(t)[0], "accepted tokens a hit": lambda t: (tau(t) - 1) / rates(t)[0]}
+picks = {"coverage": lambda t: rates(t)[0], "accepted tokens per hit": lambda t: (tau(t) - 1) / rates(t)[0]}
 for what, pick in picks.items():
     values = [pick(steps[task, "prompt_lookup"]) for task in TASKS]
-    print(f"Between the tasks {what} differs by a factor of {max(values) / min(values):.1f}.")
+    print(f"From task to task: {what}, by a factor of up to {max(values) / min(values):.1f}.")
 print(f"Free writing is covered {rates(w)[0]:.2f} of the time, quoting {rates(q)[0]:.2f};", end=" ")
 print(f"a hit brings {(tau(w) - 1) / rates(w)[0]:.2f} and {(tau(q) - 1) / rates(q)[0]:.2f} tokens.")
 
@@ -287,23 +275,23 @@ def reached(name):
 
 
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
-first, later = {}, {}
+initial, later = {}, {}
 for i, name in enumerate(METHODS):
     count = reached(name)
     deep = [d for d in range(1, 11) if count[d - 1] >= 10]  # prompt lookup and n-grams draft ten tokens
     r = [count[d] / count[d - 1] for d in deep]
-    first[name], later[name] = r[0], sum(count[d] for d in deep[1:]) / sum(count[d - 1] for d in deep[1:])
+    initial[name], later[name] = r[0], sum(count[d] for d in deep[1:]) / sum(count[d - 1] for d in deep[1:])
     axes.plot(deep, r, label=name.replace("_", " "), **style.line(i))
 axes.set(xlabel="depth i", ylabel="regularity $r_i$", ylim=(0, 1.05), xticks=range(1, 11))
 axes.legend(loc="lower right")
-alt = "Regularity by depth for three methods: low at the first token, higher behind it."
+alt = "Regularity by depth for three methods: low at the first token, higher after it."
 figures.save(fig, "10-depth", alt=alt, model=loaded)
 
 # %%
 for name in METHODS:
-    print(f"{name:16} first token {first[name]:.2f}, behind it {later[name]:.2f} on average")
-rises = all(later[name] > first[name] for name in METHODS)
-print("Acceptance rises behind the first token." if rises else "It does not rise for every method here.")
+    print(f"{name:16} first token {initial[name]:.2f}, after it {later[name]:.2f} on average")
+rises = all(later[name] > initial[name] for name in METHODS)
+print("Acceptance rises after the first token." if rises else "It does not rise for every method here.")
 
 # %% [markdown]
 # If it rises, the reason is selection: hits are good or bad, and the first token finds out which.
@@ -346,9 +334,9 @@ for i, (name, formula) in enumerate(formulas.items()):
     print(f"{name:24} off by {off.min():+.0%} to {off.max():+.0%}, {off.mean():+.1%} on average")
     axes.plot(taus, values, label=name, **{**style.line(i), "linestyle": "none"})
 axes.plot([1, max(taus)], [1, max(taus)], color="black", linestyle="--", linewidth=1, label="equal")
-axes.set(xlabel="τ, counted", ylabel="tokens a step, by the formula")
+axes.set(xlabel="τ, counted", ylabel="tokens per step, by the formula")
 axes.legend(loc="upper left")
-alt = "Tokens a step by three formulas against those counted; only coverage once always lies on the diagonal."
+alt = "Tokens per step by three formulas against those counted; only coverage once always lies on the diagonal."
 figures.save(fig, "10-tokens", alt=alt, model=loaded)
 
 # %% [markdown]
@@ -418,67 +406,46 @@ def predict(taken, t_draft=0.0):
     return hit_rate_speedup(h, (tau(taken) - 1) / h, t_hit, costs.t(1), costs.t(1), t_draft)
 
 
-def pace(run):
-    """Seconds a token."""
-    return run.trace.decode_seconds / len(run.tokens)
+def outcome(race, name, task):
+    """τ, predicted speedup and measured speedup of one method on one task."""
+    taken = counted(race.answers(name, task)[0].trace)
+    return tau(taken), predict(taken, race.steps(name, task).draft_seconds), race.row(name, task).decode_speedup
 
 
-race = {}
-for (task, name), live in races.items():
-    if name in METHODS:
-        taken = [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
-        lookup = live.trace.seconds["draft"] / live.trace.target_calls
-        measured = pace(races[task, "autoregressive"]) / pace(live)
-        race[task, name] = tau(taken), predict(taken, lookup), measured
+outcomes = {(task, name): outcome(race, name, task) for task in TASKS for name in METHODS}
 
 # %% [markdown]
 # The formula does not ask where a draft comes from.
-# So the other methods of this book, each with a chapter of its own, write the first 20 tokens of the same answers.
+# So a second race has the other methods of this book,
+# each with a chapter of its own, write the first 20 tokens of the same answers.
 # Jacobi and lookahead decoding remember what the target writes on the side.
 # REST's memory here is the target's own conversations, which come with the package.
 # The other four draft with a trained model.
 # Methods that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same.
-# Their time is compared with ordinary decoding of the same question.
 
 # %%
-from specdec_core.drafters import methods
+from specdec_core.drafters import REST, Context, SpecdecError, build
 from specdec_core.stores import SuffixStore
-from specdec_core.drafters import REST
-from specdec_core.base.errors import SpecdecError
-from specdec_core.training.waves import documents
+from specdec_core.training import documents
 
-MORE = ("rest", "jacobi", "lookahead:W=5,N=4,G=5", "draft_model", "mtp", "medusa", "eagle")
-context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
 others = {}
-for name in MORE:
+for name in ("rest", "jacobi", "lookahead:W=5,N=4,G=5", "draft_model", "mtp", "medusa", "eagle"):
     try:
         if name == "rest":
-            own_text = SuffixStore.in_memory(documents(tokenizer), max(tokenizer.get_vocab().values()) + 1)
-            others[name] = REST(own_text, vocab_size=lm.vocab_size)
+            others[name] = REST(SuffixStore.in_memory(documents(loaded.tokenizer), lm.vocab_size))
         else:
-            others[name] = methods.build(name, context)
+            others[name.partition(":")[0]] = build(name, Context(lm))
     except SpecdecError as error:  # another target: its conversations and weights do not come with the package
         print(f"{name} is left out: {str(error).splitlines()[0]}")
-for drafter in others.values():
-    generate(lm, list(range(100, 120)) * 2, drafter, max_new_tokens=6)
+more = compare(lm, first, others, max_new_tokens=20, repeats=1)
+outcomes |= {(task, name): outcome(more, name, task) for name in others for task in TASKS}
 
 # %%
-for name, drafter in others.items():
-    for question in own(limit=1):
-        prompt, task = encode(question.turns[0], tokenizer), question.task
-        live = generate(lm, prompt, drafter, max_new_tokens=20, stop=stop)
-        taken = [(len(step.tree.tokens), len(step.tokens)) for step in live.trace.steps]
-        spent = live.trace.seconds
-        drafting = (spent["draft"] + spent["observe"]) / live.trace.target_calls
-        measured = pace(races[task, "autoregressive"]) / pace(live)
-        race[task, name.partition(":")[0]] = tau(taken), predict(taken, drafting), measured
-
-# %%
-drawn = list(dict.fromkeys(name for _, name in race))
+drawn = list(dict.fromkeys(name for _, name in outcomes))
 models = ("draft_model", "mtp", "medusa", "eagle")
 parts = {"drafts from a memory": [name for name in drawn if name not in models],
          "drafts from a trained model": [name for name in drawn if name in models]}
-numbers = [value for _, x, y in race.values() for value in (x, y)]
+numbers = [value for _, x, y in outcomes.values() for value in (x, y)]
 low, high = 0.95 * min(numbers), 1.05 * max(numbers)
 ticks = [tick for tick in (0.5, 0.7, 1, 1.4, 2, 2.8, 4, 5.6, 8) if low <= tick <= high]
 
@@ -494,7 +461,7 @@ for axes, (title, names) in zip(panels, parts.items()):
     for i, name in enumerate(names):
         axes.plot([], [], marker="o", label=name.replace("_", " "), **look(i))
         for j, task in enumerate(TASKS):
-            axes.plot(*race[task, name][1:], marker=style.MARKERS[j], **look(i))
+            axes.plot(*outcomes[task, name][1:], marker=style.MARKERS[j], **look(i))
     axes.plot([low, high], [low, high], color="black", linestyle="--", linewidth=1)
     axes.axhline(1, color="#7F7F7F", linewidth=0.8)
     axes.axvline(1, color="#7F7F7F", linewidth=0.8)
@@ -511,14 +478,14 @@ alt = "Measured against predicted speedup, a point for each method and task; das
 figures.save(fig, "10-speed", alt=alt, model=loaded)
 
 # %%
-off = [y / x - 1 for _, x, y in race.values()]
-print(f"measured over predicted, less 1: {np.median(off):+.1%} in the middle,", end=" ")
-print(f"{np.mean(np.abs(off)):.1%} away on average, {max(off, key=abs):+.0%} at worst.")
-signs = sum((x > 1) == (y > 1) for _, x, y in race.values())
-print(f"Predicted and measured are on the same side of 1 in {signs} of {len(race)} cases.")
+off = [y / x - 1 for _, x, y in outcomes.values()]
+print(f"measured over predicted, minus 1: median {np.median(off):+.1%},", end=" ")
+print(f"mean distance {np.mean(np.abs(off)):.1%}, at worst {max(off, key=abs):+.0%}.")
+signs = sum((x > 1) == (y > 1) for _, x, y in outcomes.values())
+print(f"Predicted and measured are on the same side of 1 in {signs} of {len(outcomes)} cases.")
 torn = [f"{name.replace('_', ' ')} on {task} (τ = {t:.2f}, clock {y:.2f})"
-        for (task, name), (t, _, y) in race.items() if t > 1.03 and y < 0.98]
-print(f"Fewer forwards and yet slower, {len(torn)} of {len(race)}:", "; ".join(torn) or "none")
+        for (task, name), (t, _, y) in outcomes.items() if t > 1.03 and y < 0.98]
+print(f"Fewer forwards and yet slower, {len(torn)} of {len(outcomes)}:", "; ".join(torn) or "none")
 
 # %% [markdown]
 # The formula knows the numbers of rows and tokens of each kind of step.
@@ -587,7 +554,7 @@ display(Markdown(markdown(rows, [*columns, "h* of a fixed shape", "predicted, fi
 # > Counted in this run:
 
 # %%
-every = [(name, step) for (_, name), live in races.items() for step in live.trace.steps]
+every = [(name, step) for (_, name), run in live.items() for step in run.trace.steps]
 misses = [step for name, step in every if name in METHODS and step.tree.size == 0]
 plain = [step for name, step in every if name == "autoregressive"]
 print("rows of the forward at a miss:", sorted({len(step.tree.tokens) for step in misses}))
@@ -644,7 +611,6 @@ print(pays if lost else "At α = 0.2, 0.3 and 0.4 some length pays.")
 # All that $\alpha$ alone gives is a bound:
 # with free rows and any $\gamma$, $E \le 1/(1 - \alpha)$, which is 1.25 at 0.2 and 1.67 at 0.4.
 # So little can be *won* there.
-# (A speedup above this bound means that a few rows were timed below $t(1)$.)
 # Whether something is *lost* depends on $t(q)$ and on the length of the draft.
 
 # %% [markdown]
@@ -711,7 +677,7 @@ def repeated(tokens, n=4):
 for task in ("translate", "write"):
     for (prompt, tokens), taken in zip(answers[task], by_prompt[task, "prompt_lookup"]):
         copied = len(set(tokens) & set(prompt)) / len(set(tokens))
-        tail = tokenizer.decode(tokens[-20:]).replace("\n", " / ")
+        tail = loaded.decode(tokens[-20:]).replace("\n", " / ")
         print(f"{task}: τ = {tau(taken):.2f}, α₁ = {readings(taken)[0]:.2f};", end=" ")
         print(f"{repeated(tokens):.0%} of its 4-grams are repetitions,", end=" ")
         print(f"{copied:.0%} of its distinct tokens stand in the prompt\n    …{tail}")
@@ -723,7 +689,7 @@ place = order.index("translate") + 1
 loops = sum(repeated(tokens) > 0.4 for _, tokens in answers["translate"])
 display(Markdown(
     f"> **Measured.** Translation has $\\alpha_1$ = {alphas['translate'][0]:.2f} with the best of three methods, "
-    f"place {place} of {len(TASKS)}; the constant that gives its τ is {alphas['translate'][2]:.2f}. "
+    f"rank {place} of {len(TASKS)}; the constant that gives its τ is {alphas['translate'][2]:.2f}. "
     + ("That is in the note's range. " if "translate" in high else "That is not 0.8 to 0.9. ")
     + (f"Of its {len(answers['translate'])} answers {loops} {'is a loop' if loops == 1 else 'are loops'}, which "
        "says something about the model and nothing about translation. " if loops else "")
