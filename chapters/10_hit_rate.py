@@ -175,7 +175,7 @@ def counted(trace):
 
 def replay(prompt, answer, drafter):
     """The steps of the greedy run with this answer."""
-    return counted(generate(Recorded(prompt, answer), prompt, drafter, max_new_tokens=len(answer)).trace)
+    return counted(Recorded(prompt, answer).replay(drafter))
 
 
 same = [replay(prompts[task][0], live[task, name].tokens, make()) == counted(live[task, name].trace)
@@ -424,7 +424,8 @@ outcomes = {(task, name): outcome(race, name, task) for task in TASKS for name i
 # Methods that draft in every step have $h = 1$; rows that are not drafts count in $t(q)$ all the same.
 
 # %%
-from specdec_core.drafters import REST, Context, SpecdecError, build
+from specdec_core import SpecdecError
+from specdec_core.drafters import REST, Context, build
 from specdec_core.stores import SuffixStore
 from specdec_core.training import documents
 

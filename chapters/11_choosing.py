@@ -56,16 +56,14 @@ if importlib.util.find_spec("specdec_core") is None:
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from IPython.display import Markdown, display
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.race.tables import markdown
+from specdec_core import CachedLM, load
+from specdec_core.race import markdown
 from specdec_core.viz import choosing, figures, style
 
 style.use()
-loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+loaded = load()
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -93,8 +91,8 @@ print(loaded.why)
 # %%
 # NBVAL_CHECK_OUTPUT
 from specdec_core.measure import Costs
-from specdec_core.viz.choosing import Steps, speedup
 
+Steps, speedup = choosing.Steps, choosing.speedup
 by_hand = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
 print(f"{speedup(Steps(rows=(1, 5), tokens=4, draft=0.05), by_hand):.2f}", end=" and ")
 print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
@@ -113,13 +111,11 @@ print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
 # it meets what it would meet live, and the loop times its drafting on the way.
 
 # %%
-from specdec_core.core.engine import generate
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import TASKS, encode, own
+from specdec_core import generate
+from specdec_core.race import TASKS, own
 
-LENGTH = 32
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
-prompts = {question.task: encode(question.turns[0], tokenizer) for question in own(limit=1)}
+LENGTH, stop = 32, loaded.stop
+prompts = {question.task: loaded.encode(question.turns[0]) for question in own(limit=1)}
 generate(lm, prompts["math"], max_new_tokens=4)  # first calls are slow
 plain = {task: generate(lm, prompt, max_new_tokens=LENGTH, stop=stop) for task, prompt in prompts.items()}
 texts = {task: [*prompts[task], *plain[task].tokens] for task in TASKS}
@@ -128,73 +124,21 @@ print(f"{len(plain)} answers, {sum(len(run.tokens) for run in plain.values())} t
 
 # %% [markdown]
 # Then we measure $t(q, B)$, the time of a forward with $q$ rows for each of $B$ sequences; larger $B$ are for later.
-# Where a forward seemed to take longer than one of more rows,
-# the machine was busy with something else, and we take the shorter time.
-# Then no prediction can exceed τ.
 
 # %%
-from dataclasses import replace
-
 from specdec_core.measure import measure_costs
 
-
-def rising(part):
-    """The same costs, no forward slower than one of more rows."""
-    times = np.minimum.accumulate(part.median[::-1])[::-1]
-    return replace(part, median=tuple(times.tolist()))
-
-
-measured_costs = measure_costs(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=4, batches=(1, 2, 4, 8, 16))
-alone, *batches = map(rising, measured_costs.by_batch)
-costs = replace(alone, larger=tuple(batches))
+costs = measure_costs(lm, (1, 2, 3, 5, 9, 17, 33, 65), context=192, repeats=4, batches=(1, 2, 4, 8, 16))
 times = ", ".join(f"t({q}) = {costs.break_even(q):.2f}" for q in (2, 5, 9, 17, 33, 65))
 print(f"t(1) = {1e3 * costs.t(1):.1f} ms; in units of it {times}")
 
 # %%
-def right_rows(text, tree, places):
-    """Which rows read what the text has at their place, and all rows above them do so, too."""
-    right = [True]
-    for row in range(1, len(places)):
-        said = places[row] < len(text) and text[places[row]] == tree.tokens[row]
-        right.append(said and right[tree.parents[row]])
-    return right
+from specdec_core import Recorded
 
 
-# %%
-from specdec_core.core.contract import LMOutput
-
-
-class Recorded:
-    """A target that says again what it said, states and all; behind anything else it says token 0."""
-
-    bos_id, max_length, vocab_size = None, lm.max_length, lm.vocab_size
-
-    def __init__(self, task):
-        self.text, self.states, self.length = texts[task], states[task], 0
-
-    def prefill(self, ids, reserve=0, needs_hidden=False):
-        self.length = len(ids)
-        return self.states[: len(ids)] if needs_hidden else None
-
-    def forward(self, tree, needs_hidden=False):
-        places, known = self.length + tree.depths, len(self.text)  # where each row's token stands
-        logits = torch.zeros(len(places), self.vocab_size)
-        for row, right in enumerate(right_rows(self.text, tree, places)):
-            if right and places[row] + 1 < known:
-                logits[row, self.text[places[row] + 1]] = 1.0
-        return LMOutput(logits, self.states[np.minimum(places, known - 1)] if needs_hidden else None)
-
-    def commit(self, path):
-        self.length += len(path)
-
-
-# %%
 def replay(drafter):
-    """task -> the trace of a greedy run with the recorded answer."""
-    return {
-        task: generate(Recorded(task), prompts[task], drafter, max_new_tokens=len(plain[task].tokens)).trace
-        for task in TASKS
-    }
+    """task -> the trace of the greedy run with the recorded answer."""
+    return {task: Recorded(prompt, plain[task].tokens, states[task]).replay(drafter) for task, prompt in prompts.items()}
 
 
 # %% [markdown]
@@ -205,25 +149,27 @@ def replay(drafter):
 # If the weights for this target are missing, the method is left out, and the cell says so.
 
 # %%
-from specdec_core.stores import SuffixStore
-from specdec_core.stores.texts import code_files, read_texts, tokenized
-from specdec_core.drafters import REGISTRY, REST
-from specdec_core.base.errors import SpecdecError
-from specdec_core.drafters.methods import BASELINE, Context, build
+from specdec_core.stores import SuffixStore, code_files, read_texts, tokenized
 
 documents, size = [], 0
-for document in tokenized(read_texts(iter(code_files())), tokenizer):
+for document in tokenized(read_texts(iter(code_files())), loaded.tokenizer):
     documents.append(document)
     size += len(document) + 1
     if size > 300_000:
         break
-store = SuffixStore.in_memory(documents, max(tokenizer.get_vocab().values()) + 1)
-context = Context(lm, tokenizer, costs, weights_hash=lambda: loaded.weights_hash)
+store = SuffixStore.in_memory(documents, lm.vocab_size)
 
 # %%
+from specdec_core import SpecdecError
+from specdec_core.drafters import BASELINE, REGISTRY, REST, build
+from specdec_core.measure import context_for
+
+context = context_for(lm, costs=costs)
+
+
 def fresh(name):
     """A drafter with its default settings and an empty memory."""
-    return REST(store, vocab_size=lm.vocab_size) if name == "rest" else build(name, context)
+    return REST(store) if name == "rest" else build(name, context)
 
 
 drafters, missing = {}, []
@@ -689,10 +635,10 @@ where = "; ".join(
 )
 display(Markdown(
     "> **The notes say …** (lookahead article, at its end) that EAGLE and Medusa are suited to batches, and "
-    "lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle arithmetic for steps, "
-    "and a batch takes it from all of them. They differ in the number of rows per token. A tree of heads has many, "
-    "too. And of one drafter's chains the shortest holds out longest, since each further token is accepted less often "
-    f"than the one before it. **Here:** {where}."
+    "lookahead, which trades idle arithmetic for steps, to low latency. *All* of these methods trade idle "
+    "arithmetic for steps, and a batch takes it from all of them. They differ in the number of rows per token. "
+    "A tree of heads has many, too. And of one drafter's chains the shortest holds out longest, since each further "
+    f"token is accepted less often than the one before it. **Here:** {where}."
 ))
 
 # %% [markdown]
@@ -722,34 +668,24 @@ choosing.chooser({task: {name: steps[name][task] for name in order} for task in 
 # They take turns, and each task begins with another method (`specdec race` does the same and repeats it).
 
 # %%
-from specdec_core.race.bench import rotated
+from specdec_core import compare
 
 replayed = [name for name in lookups if name not in LIVE]
 chosen = [max(replayed, key=mean.__getitem__)]
 chosen += [max(trained, key=mean.__getitem__)] if trained else []
 chosen += [max(("cascade", "adaptive"), key=mean.__getitem__)]
-racers = {name: fresh(name) for name in (BASELINE, *chosen)}  # nobody remembers these answers
 if chosen[-1] == "cascade" or overall(cascades[best_n]) > mean[chosen[-1]]:
-    racers.pop(chosen.pop())
-    chosen.append(f"prompt lookup > {second}")
+    chosen[-1] = f"prompt lookup > {second}"
+racers = {name: fresh(name) for name in chosen if name in drafters}  # nobody remembers these answers
+if chosen[-1] not in racers:
     racers[chosen[-1]] = Cascade(PromptLookup(min_n=best_n, max_n=max(best_n, 3)), fresh(second))
-race = {}
-for place, task in enumerate(TASKS):
-    for name in rotated(list(racers), place):
-        race[name, task] = generate(lm, prompts[task], racers[name], max_new_tokens=LENGTH, stop=stop)
-
+asked = {task: [prompt] for task, prompt in prompts.items()}
+race = compare(lm, asked, racers, max_new_tokens=LENGTH, repeats=1)
+live = {(name, task): race.answers(name, task)[0] for name in race.methods for task in TASKS}
 
 # %%
-def pace(run):
-    """Seconds per token, without the reading of the prompt."""
-    return run.trace.decode_seconds / len(run.tokens)
-
-
-predicted, measured = ({name: {} for name in chosen} for _ in range(2))
-for name in chosen:
-    for task in TASKS:
-        predicted[name][task] = speedup(steps_of(race[name, task].trace), costs)
-        measured[name][task] = pace(race[BASELINE, task]) / pace(race[name, task])
+predicted = {name: {task: speedup(steps_of(live[name, task].trace), costs) for task in TASKS} for name in chosen}
+measured = {name: {task: race.row(name, task).decode_speedup for task in TASKS} for name in chosen}
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 for i, name in enumerate(chosen):
     at = np.arange(len(TASKS)) + 0.27 * (i - 1)
@@ -765,14 +701,16 @@ alt = "Measured speedups of the finalists by task, as bars; a mark where their s
 figures.save(fig, "11-race", alt=alt, model=loaded)
 
 # %%
-final = {name: float(np.exp(np.mean(np.log(list(measured[name].values()))))) for name in chosen}
+from specdec_core.measure import agreement
+
+final = {name: race.row(name).decode_speedup for name in chosen}
 for name in chosen:
-    same = sum(race[name, task].tokens == plain[task].tokens for task in TASKS)
     off = np.mean([abs(measured[name][task] / predicted[name][task] - 1) for task in TASKS])
-    fewer = [task for task in TASKS if race[name, task].trace.tokens_per_call > 1.03]
+    fewer = [task for task in TASKS if live[name, task].trace.tokens_per_call > 1.03]
     torn = [task for task in fewer if measured[name][task] < 1]
     print(f"{plainly(name)}: measured {final[name]:.2f} on average; predictions off by {off:.0%};", end=" ")
-    print(f"{same} of {len(TASKS)} answers token for token\n    fewer steps and yet slower on: {listed(torn)}")
+    print(f"fewer steps and yet slower on {listed(torn)}")
+print(agreement(lm, race.pairs()))
 winner = max(final, key=final.get)
 won = f"{plainly(winner)} wins, {final[winner]:.2f}"
 print("Over these eight questions", won if final[winner] > 1 else "no finalist gains: decode without drafts")
@@ -792,8 +730,8 @@ def taken(trace):
 
 
 pairs = [(name, task) for name in chosen if name in traces
-         for task in TASKS if race[name, task].tokens == plain[task].tokens]
-equal = sum(taken(race[name, task].trace) == taken(traces[name][task]) for name, task in pairs)
+         for task in TASKS if live[name, task].tokens == plain[task].tokens]
+equal = sum(taken(live[name, task].trace) == taken(traces[name][task]) for name, task in pairs)
 print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the steps of the replay.")
 
 # %% jupyter={"source_hidden": true}
@@ -819,7 +757,7 @@ display(Markdown(
 # The package writes them, from the sources and documentation of these releases:
 
 # %%
-from specdec_core.race.serving import ENGINES, WHERE, switches
+from specdec_core.race import ENGINES, WHERE, switches
 
 print("; ".join(f"{engine} {WHERE[engine][0]}" for engine in ENGINES))
 table = []
@@ -880,7 +818,7 @@ for lengths in ([1, 1, 1, 9], [3, 3, 3, 3]):
     print(lengths, "τ:", *(f"{cut(lengths, gamma):g} with γ = {gamma}" for gamma in (8, 2)), sep="  ")
 
 # %%
-watched = [race[chosen[0], task].trace for task in TASKS]
+watched = [live[chosen[0], task].trace for task in TASKS]
 live_steps = [step for trace in watched for step in trace.steps]
 lengths = [len(step.tokens) for step in live_steps]
 times = np.array([sum(step.seconds.values()) for step in live_steps]) * 1e3
@@ -904,8 +842,7 @@ figures.save(fig, "11-record", alt=alt, model=loaded)
 seconds = {phase: sum(trace.seconds[phase] for trace in watched) for phase in watched[0].seconds}
 tokens, decode = sum(lengths), sum(times) / 1e3
 reading = sum(trace.prefill_seconds for trace in watched)
-own_weights = {p.data_ptr(): p for p in loaded.model.parameters()}.values()  # shared ones once
-weights = sum(p.numel() * p.element_size() for p in own_weights)
+weights = loaded.parameters * loaded.dtype.itemsize
 most = max(step.tree.size for step in live_steps)
 config = lm.execution.config
 heads_kv, width = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
@@ -934,7 +871,7 @@ display(Markdown(
 from specdec_core.theory import best_gamma_measured
 
 estimate = np.mean(lengths) * costs.t(1) * 1e3 / np.mean(times)
-base = [race[BASELINE, task] for task in TASKS]
+base = [live[BASELINE, task] for task in TASKS]
 ordinary = sum(run.trace.decode_seconds for run in base) / sum(len(run.tokens) for run in base)
 print(f"speedup from the records {estimate:.2f}, from the race {ordinary / (decode / tokens):.2f};", end=" ")
 print(f"an ordinary step took {1e3 * costs.t(1):.1f} ms at first, {1e3 * ordinary:.1f} in the race")
@@ -982,15 +919,12 @@ print(f"prompt lookup drafts 10 tokens at a hit: {rate[10]:.2f} tokens in t(1); 
 # draft tokens accepted past it count in *accepted/hit*, but not in *tokens/call*.)
 
 # %%
-from specdec_core.race.advice import COLUMNS, paragraph
-from specdec_core.race.advice import rows as advice_rows
-from specdec_core.race.recommend import recommend
+from specdec_core.race import ADVICE_COLUMNS, advice_rows, paragraph, recommend
 
 names = ["prompt_lookup", *([name for name in chosen if name in trained] or ["suffix_decoding"])]
-advice = recommend(lm, tokenizer, own("quote", limit=2), costs, seconds=max(12.0, 500 * costs.t(1)),
-                   names=names, max_new_tokens=32, stop_ids=loaded.stop_ids,
-                   weights_hash=lambda: loaded.weights_hash, progress=False)
-display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), COLUMNS)))
+advice = recommend(lm, own("quote", limit=2), costs, seconds=max(12.0, 500 * costs.t(1)), names=names,
+                   max_new_tokens=32, progress=False)
+display(Markdown(f"*{paragraph(advice)}*\n\n" + markdown(advice_rows(advice), ADVICE_COLUMNS)))
 
 # %% [markdown]
 # ## Pitfalls
