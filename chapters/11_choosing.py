@@ -138,7 +138,8 @@ from specdec_core import Recorded
 
 def replay(drafter):
     """task -> the trace of the greedy run with the recorded answer."""
-    return {task: Recorded(prompt, plain[task].tokens, states[task]).replay(drafter) for task, prompt in prompts.items()}
+    recordings = {task: Recorded(prompts[task], plain[task].tokens, states[task]) for task in TASKS}
+    return {task: recorded.replay(drafter) for task, recorded in recordings.items()}
 
 
 # %% [markdown]

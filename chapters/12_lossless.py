@@ -62,16 +62,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from IPython.display import Markdown, display
-from specdec_core import theory
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.race.tables import markdown
+from specdec_core import CachedLM, load, theory
+from specdec_core.race import markdown
 from specdec_core.viz import figures, style
 
 style.use()
-models = {dtype: load("default", dtype=dtype) for dtype in ("float32", "bfloat16")}
-targets = {dtype: CachedLM(model.model) for dtype, model in models.items()}
-tokenizer = models["float32"].tokenizer
+models = {dtype: load(dtype=dtype) for dtype in ("float32", "bfloat16")}
+targets = {dtype: CachedLM(model) for dtype, model in models.items()}
+loaded = models["float32"]  # both have the same tokenizer
 for model in models.values():
     print(model.why)
 
@@ -140,18 +138,14 @@ for name, bits in theory.BITS.items():
 # The answers belong to six short prompts.
 
 # %%
-from specdec_core.measure import reread
-from specdec_core.core.null import NullDrafter
+from specdec_core import generate
 from specdec_core.drafters import PromptLookup
-from specdec_core.core.engine import generate
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import own
 
-LENGTH, WIDTHS = 30, (2, 8, 32)
-stop = Stop(tokens=models["float32"].stop_ids, tokenizer=tokenizer)
+LENGTH, WIDTHS, stop = 30, (2, 8, 32), loaded.stop
 known = []  # (prompt, answer)
 for question in own(["write", "math", "chat"], limit=2):
-    prompt = encode(question.turns[0], tokenizer)
+    prompt = loaded.encode(question.turns[0])
     answer = generate(targets["bfloat16"], prompt, PromptLookup(), max_new_tokens=LENGTH, stop=stop).tokens
     known.append((prompt, list(answer)))
 print(f"{len(known)} answers, {sum(len(answer) for _, answer in known)} tokens")
@@ -162,7 +156,7 @@ print(f"{len(known)} answers, {sum(len(answer) for _, answer in known)} tokens")
 # the largest change of any logit; and the total variation between the two distributions at $T = 1$.
 
 # %%
-def compare(alone, rows):
+def compared(alone, rows):
     """(n, 5): same bits, argmax turned, change of the gap, largest change of a logit, total variation."""
     a, b = alone.double().cpu(), rows.double().cpu()
     best = a.topk(2).indices
@@ -172,6 +166,8 @@ def compare(alone, rows):
     columns = [same, turned, change[:, 0] - change[:, 1], (b - a).abs().amax(1), variation]
     return torch.stack([column.double() for column in columns], 1).numpy()
 
+
+from specdec_core.measure import reread
 
 gaps = {dtype: [] for dtype in targets}  # between the two best logits of each row
 best = {dtype: [] for dtype in targets}  # the best logit
@@ -183,7 +179,7 @@ for prompt, answer in known:
         gaps[dtype] += (top[:, 0] - top[:, 1]).tolist()
         best[dtype] += top[:, 0].tolist()
         for width in WIDTHS:
-            seen[dtype, width].append(compare(alone, reread(lm, prompt, answer, width)))
+            seen[dtype, width].append(compared(alone, reread(lm, prompt, answer, width)))
 
 # %%
 BITS, TURNED, CHANGE, LARGEST, VARIATION = range(5)
@@ -327,11 +323,11 @@ near_tie.slider(best=20.3, gap=0.04, shift=0.06)
 # (We also sample each of them twice in bfloat16, for the last section.)
 
 # %%
-from specdec_core.core.sampling import Sampling
-
+from specdec_core import Sampling
+from specdec_core.drafters import NullDrafter
 SETTINGS = [("float32", 0.0), ("bfloat16", 0.0), ("bfloat16", 1.0)]  # format, temperature
 METHODS = {"autoregressive": NullDrafter, "prompt lookup": PromptLookup}
-articles = {question.id: encode(question.turns[0], tokenizer) for question in own("summarize", limit=5)}
+articles = {question.id: loaded.encode(question.turns[0]) for question in own("summarize", limit=5)}
 runs = {}  # (format, T, method) -> {question: generation}
 for seed, (name, drafter) in enumerate(METHODS.items()):  # two seeds: at T = 1 two independent draws
     for dtype, T in SETTINGS:
@@ -352,7 +348,7 @@ for dtype, T in SETTINGS[:2]:
             continue
         diverged.append((dtype, key, at))
         gap = {d: logit_gap(lm, [*prompt, *right[:at]]) for d, lm in targets.items()}
-        pair = [repr(tokenizer.decode(t[at])) if at < len(t) else "(end)" for t in (right, other)]
+        pair = [repr(loaded.decode([t[at]], False)) if at < len(t) else "(end)" for t in (right, other)]
         rows.append([dtype, key, str(at + 1), *pair, *(f"{gap[d]:.3g}" for d in targets)])
 columns = ["format", "question", "first different token", *METHODS, *(f"gap in {d}" for d in targets)]
 display(Markdown(markdown(rows, columns) if rows else "No answer diverged in this run."))
@@ -506,8 +502,8 @@ print(f"{key}, T = 1, one seed: the tokens are {verdict}, in {calls[0]} forwards
 # We compute the last branch in the tree and as a chain:
 
 # %%
-from specdec_core.model.cache import Flight, attend
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
+from specdec_core.model import Flight, attend
 
 tree, base, width = DraftTree.from_paths(0, [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]), 40, 16
 noise = np.random.default_rng(0)
@@ -536,9 +532,9 @@ for name, (alone, paths) in ways.items():
 # It stops at the first length at which bits differ.
 
 # %%
-from specdec_core.model.invariance import CANDIDATES, Shape, mismatches
+from specdec_core.model import CANDIDATES, Shape, mismatches
 
-fixed = CachedLM(models["bfloat16"].model, numerics="invariant", shape=CANDIDATES[0])
+fixed = CachedLM(models["bfloat16"], numerics="invariant", shape=CANDIDATES[0])
 good = None
 for shape in (Shape(16, 1), Shape(16, 64), *CANDIDATES):
     fixed.shape = shape
@@ -675,7 +671,7 @@ print("(forwards alone, as if every step drafted 10 tokens).")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.race.rouge import references, rouge
+from specdec_core.race import references, rouge
 
 scores = rouge("the lens bends light", "a lens bends the light")
 print(", ".join(f"{name} {score:.3f}" for name, score in zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), scores)))

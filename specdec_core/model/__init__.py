@@ -2,4 +2,11 @@
 
 from ..base.lazy import face
 
-__getattr__, __dir__ = face(__name__, {".invariance": ["Shape"], ".parallel": ["ShardedLM", "shares"]})
+__getattr__, __dir__ = face(
+    __name__,
+    {
+        ".cache": ["Flight", "attend"],
+        ".invariance": ["CANDIDATES", "Shape", "mismatches"],
+        ".parallel": ["ShardedLM", "shares"],
+    },
+)
