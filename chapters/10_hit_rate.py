@@ -250,10 +250,11 @@ print("    coverage goes", spread(lambda taken: rates(taken)[0]))
 print("    regularity of the first token", spread(lambda taken: rates(taken)[1][0]))
 print("    accepted tokens per hit", spread(lambda taken: (tau(taken) - 1) / rates(taken)[0]))
 w, q = steps["write", "prompt_lookup"], steps["quote", "prompt_lookup"]
-picks = {"coverage": lambda t: rates(t)[0], "accepted tokens per hit": lambda t: (tau(t) - 1) / rates(t)[0]}
+picks = {"coverage": lambda t: rates(t)[0], "number of accepted tokens per hit": lambda t: (tau(t) - 1) / rates(t)[0]}
 for what, pick in picks.items():
     values = [pick(steps[task, "prompt_lookup"]) for task in TASKS]
-    print(f"From task to task: {what}, by a factor of up to {max(values) / min(values):.1f}.")
+    factor = max(values) / min(values) if min(values) else np.inf
+    print(f"The largest {what} of a task is {factor:.1f} times the smallest.")
 print(f"Free writing is covered {rates(w)[0]:.2f} of the time, quoting {rates(q)[0]:.2f};", end=" ")
 print(f"a hit brings {(tau(w) - 1) / rates(w)[0]:.2f} and {(tau(q) - 1) / rates(q)[0]:.2f} tokens.")
 
