@@ -94,8 +94,9 @@ from specdec_core.measure import Costs
 
 Steps, speedup = choosing.Steps, choosing.speedup
 by_hand = Costs(0, 1, (1, 5), (1.0, 1.4), (1.0, 1.4), (1.0, 1.4))
-print(f"{speedup(Steps(rows=(1, 5), tokens=4, draft=0.05), by_hand):.2f}", end=" and ")
-print(f"{speedup(Steps(rows=(5, 5), tokens=6, draft=1.5), by_hand):.2f}")
+half = Steps(hit_rows={5: 1}, miss_rows={1: 1}, tokens=4, seconds={"draft": 0.05})  # one step of each kind
+every = Steps(hit_rows={5: 2}, miss_rows={}, tokens=6, seconds={"draft": 1.5})
+print(f"{speedup(half, by_hand):.2f} and {speedup(every, by_hand):.2f}")
 
 # %% [markdown]
 # ## The same answers for all
@@ -206,14 +207,7 @@ for name, drafter in drafters.items():
         traces[name] = replay(drafter)
 
 
-def steps_of(trace, model=False):
-    """What `choosing` needs of a run: rows, tokens, and the time of drafting over t(1)."""
-    drafting = (trace.seconds["draft"] + trace.seconds["observe"]) / trace.target_calls
-    rows = tuple(len(step.tree.tokens) for step in trace.steps)
-    return Steps(rows, trace.emitted, drafting / costs.t(1), model)
-
-
-steps = {name: {task: steps_of(run, name in MODELS) for task, run in by_task.items()}
+steps = {name: {task: Steps.of([run], name in MODELS) for task, run in by_task.items()}
          for name, by_task in traces.items()}
 
 # %% [markdown]
@@ -245,10 +239,8 @@ figures.save(fig, "11-all", alt=alt, model=loaded)
 fig, axes = plt.subplots(figsize=(7.6, 4.4))
 whole = {}
 for i, name in enumerate(order):
-    all_steps = [steps[name][task] for task in TASKS]
-    count = sum(len(s.rows) for s in all_steps)
-    tau = sum(s.tokens for s in all_steps) / count
-    price = sum(sum(costs.break_even(q) for q in s.rows) + s.draft * len(s.rows) for s in all_steps) / count
+    pooled = Steps.of(traces[name].values())
+    tau, price = pooled.tokens_per_call, (pooled.mean(costs.t) + pooled.draft_seconds) / costs.t(1)
     whole[name] = tau, price
     axes.plot(price, tau, marker=style.MARKERS[i % 11], color=style.PALETTE[i % 7], linestyle="none",
               markersize=9, markeredgecolor="black", label=f"{plainly(name)}: {tau / price:.2f}")
@@ -316,7 +308,7 @@ def paragraph_on(name):
     first = [task for task in TASKS if name == max(order, key=lambda other: gains[other, task])]
     lost = [task for task in TASKS if gains[name, task] < 0.995]
     tau, price = whole[name]
-    drafting = np.mean([steps[name][task].draft for task in TASKS])
+    drafting = np.mean([steps[name][task].draft_seconds for task in TASKS]) / costs.t(1)
     ends = [f"{plainly(task)} ({gains[name, task]:.2f})" for task in (ranked[0], ranked[-1])]
     return (
         f"**{plainly(name)}** (chapter {chapter}). *Draft from:* {source}. *Needs:* {needs}. "
@@ -451,7 +443,7 @@ from specdec_core.drafters import Cascade, PromptLookup
 
 def overall(runs):
     """Geometric mean over the tasks of the predicted speedup."""
-    return float(np.exp(np.mean([np.log(speedup(steps_of(run), costs)) for run in runs.values()])))
+    return float(np.exp(np.mean([np.log(speedup(Steps.of([run]), costs)) for run in runs.values()])))
 
 
 others = trained or [name for name in lookups if name not in ("prompt_lookup", *LIVE)]
@@ -512,12 +504,12 @@ from specdec_core.drafters import Adaptive
 versions = {("suffix_decoding", "as it is"): traces["suffix_decoding"]}
 versions["suffix_decoding", "adaptive"] = traces["adaptive"]
 if trained:
-    d = float(np.mean([steps[second][task].draft for task in TASKS])) * costs.t(1)
+    d = float(np.mean([steps[second][task].draft_seconds for task in TASKS]))
     versions[second, "as it is"] = traces[second]
     versions[second, "adaptive"] = replay(Adaptive(fresh(second), costs.t, lambda nodes: d))
 table = []
 for (name, how), runs in versions.items():
-    found = {task: speedup(steps_of(run, name in MODELS), costs) for task, run in runs.items()}
+    found = {task: speedup(Steps.of([run]), costs) for task, run in runs.items()}
     low, high = min(found, key=found.get), max(found.values())
     drafted = sum(run.drafted for run in runs.values()) / sum(run.target_calls for run in runs.values())
     worst = f"{found[low]:.2f} ({plainly(low)})"
@@ -567,10 +559,9 @@ for name in dict.fromkeys(name for name, _ in versions):
 machine = choosing.roofline(40, batches=(1, 2, 4, 8, 16, 20, 32, 64))
 sizes = [part.batch for part in machine.by_batch]
 print(f"{'B =':>39}", "".join(f"{B:6}" for B in sizes))
-two = {"chain of 5, τ = 3": Steps((6,), 3, 0.0), "tree of 60, τ = 4": Steps((61,), 4, 0.0)}
-for name, one in two.items():
-    values = "".join(f"{speedup(one, machine, B):6.2f}" for B in sizes)
-    print(f"{name}: B* = {40 * one.tau / one.rows[0]:4.1f}; speedup   {values}")
+for name, q, tau in (("chain of 5, τ = 3", 6, 3), ("tree of 60, τ = 4", 61, 4)):
+    values = "".join(f"{speedup(Steps({q: 1}, {}, tokens=tau), machine, B):6.2f}" for B in sizes)
+    print(f"{name}: B* = {40 * tau / q:4.1f}; speedup   {values}")
 
 # %% [markdown]
 # **Measured.** We have timed forwards in which several sequences, each with its own cache, share the rows: $t(q, B)$.
@@ -620,7 +611,7 @@ def limit(name):
 
 table, ratio = [], {}
 for name in order:
-    widths = np.mean([np.mean(steps[name][task].rows) for task in TASKS])
+    widths = np.mean([steps[name][task].mean(float) for task in TASKS])
     values = ["–" if np.isnan(value) else f"{value:.2f}" for value in curves[name]]
     ratio[name] = whole[name][0] / widths
     table.append([plainly(name), f"{widths:.1f}", f"{ratio[name]:.2f}", *values, limit(name)])
@@ -658,7 +649,7 @@ display(Markdown(
 
 # %%
 machines = {"measured here": costs}
-machines |= {f"roofline, q* = {rows}": choosing.roofline(rows) for rows in (8, 64, 256)}
+machines |= {f"roofline, q* = {rows}": choosing.roofline(rows, costs.t(1)) for rows in (8, 64, 256)}
 choosing.chooser({task: {name: steps[name][task] for name in order} for task in TASKS}, machines)
 
 # %% [markdown]
@@ -685,7 +676,7 @@ race = compare(lm, asked, racers, max_new_tokens=LENGTH, repeats=1)
 live = {(name, task): race.answers(name, task)[0] for name in race.methods for task in TASKS}
 
 # %%
-predicted = {name: {task: speedup(steps_of(live[name, task].trace), costs) for task in TASKS} for name in chosen}
+predicted = {name: {task: speedup(race.steps(name, task), costs) for task in TASKS} for name in chosen}
 measured = {name: {task: race.row(name, task).decode_speedup for task in TASKS} for name in chosen}
 fig, axes = plt.subplots(figsize=(7.6, 3.8))
 for i, name in enumerate(chosen):
@@ -736,7 +727,7 @@ equal = sum(taken(live[name, task].trace) == taken(traces[name][task]) for name,
 print(f"{equal} of {len(pairs)} runs that wrote the recorded answer took the steps of the replay.")
 
 # %% jupyter={"source_hidden": true}
-widths = {name: np.mean([np.mean(steps[name][task].rows) for task in TASKS]) for name in order}
+widths = {name: np.mean([steps[name][task].mean(float) for task in TASKS]) for name in order}
 widest = max(widths, key=widths.get)
 fastest = [task for task in TASKS if trained and not wins[task]]
 display(Markdown(
