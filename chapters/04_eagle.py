@@ -789,17 +789,18 @@ figures.save(fig, "04-shapes", alt=alt, model=loaded)
 #
 # - Ranking nodes whose tokens were drawn already, as EAGLE-2's cut does:
 #   a node is kept *because* a likely token was drawn.
-# - Cutting at the end, even by values that were known before each draw.
-#   A node then competes with the descendants of siblings drawn later.
-#   Those siblings were drawn from what the node's token had left over, so their descendants tell which token it was.
+# - Cutting the finished tree, even by values that were known before each node's own draw.
+#   Such a cut compares a node with the descendants of siblings drawn later.
+#   Those siblings were drawn from what the node's token left over,
+#   so the values of their descendants reveal something about that token.
 #
 # When sampling, the package's dynamic tree therefore grows by **open places**.
 # A node whose $q$ is known has one: its next child.
 # The place is worth the node's value times the next largest probability in $q$, whatever token is drawn there.
-# Before each forward of the module, the most valuable open places anywhere in the tree are filled,
-# an equal share of the nodes each time.
+# The most valuable open places anywhere in the tree are filled,
+# with an equal share of the nodes per layer of the depth allowed.
 # Everything that was drawn is kept.
-# Then the module reads the $k$ most valuable of the nodes just drawn.
+# Then the module reads the $k$ most valuable of the nodes just drawn, which opens their places, and so on.
 #
 # We enumerate all random choices and compute the exact distribution of two tokens at $T = 1$,
 # for the package's tree of two nodes and for a drafter that draws two tokens and keeps the likelier one:
