@@ -43,17 +43,23 @@ def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[Lo
 
     With ``release`` the weights are held once: of the two, only the `CachedLM` can then run.
     """
+    from ..model.lm import CachedLM
+
+    loaded = load_model(arguments)
+    lm = CachedLM(loaded, execution=arguments.execution, numerics=arguments.numerics, release=release)
+    print(f"{loaded.label}: {loaded.why} {lm.why}.", file=sys.stderr)
+    return loaded, lm
+
+
+def load_model(arguments: argparse.Namespace) -> LoadedModel:
+    """The model that was asked for, by as many threads as were."""
     import torch
 
-    from ..model.lm import CachedLM
     from ..model.loading import load
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
-    lm = CachedLM(loaded, execution=arguments.execution, numerics=arguments.numerics, release=release)
-    print(f"{loaded.label}: {loaded.why} {lm.why}.", file=sys.stderr)
-    return loaded, lm
+    return load(arguments.model, dtype=arguments.dtype, device=arguments.device)
 
 
 def positive(text: str) -> int:

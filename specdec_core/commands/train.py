@@ -6,20 +6,24 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .options import positive
+from .options import load_model, positive
+
+if TYPE_CHECKING:
+    from ..model.loaded import LoadedModel
 
 _TEXT = ("selfchat", "states", "pack")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", metavar="NAME",
+        "name",
+        metavar="NAME",
         help="a recipe (mtp, eagle, medusa, draft_model, ...); selfchat: let the target write the training text; "
         "states: read the text that comes with the package again; pack: that text from a folder of conversations; "
         "list: all recipes; cards: what the weights that come with the package say about themselves",
-    )  # fmt: skip
+    )
     parser.add_argument("--folder", type=Path, help="of the conversations (default: in the cache, by the model's name)")
     parser.add_argument("--model", default="default", help="the target: default, a folder, or a hub name")
     parser.add_argument("--dtype", default="auto", help="of the target (default: what is fast and correct here)")
@@ -65,11 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         for card in weights.ablations():
             print(card)
         return 0
-    loaded = _load(arguments)
+    loaded = load_model(arguments)
+    print(f"{loaded.label}: {loaded.why}", file=sys.stderr)
     folder = arguments.folder or waves.folder_for(loaded.path.name)
     if arguments.name == "selfchat":
-        waves.write(loaded, folder, arguments.answer_tokens, arguments.rows, arguments.length, arguments.seed,
-                    arguments.part)  # fmt: skip
+        sizes = arguments.answer_tokens, arguments.rows, arguments.length
+        waves.write(loaded, folder, *sizes, arguments.seed, arguments.part)
     elif arguments.name == "states":
         waves.states(loaded, folder, rows=arguments.rows)
     elif arguments.name == "pack":
@@ -80,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
+def _cook(arguments: argparse.Namespace, loaded: LoadedModel, folder: Path) -> int:
     from ..base.errors import SpecdecError
     from ..drafters import weights
     from ..training import recipes
@@ -89,28 +94,16 @@ def _cook(arguments: argparse.Namespace, loaded: Any, folder: Path) -> int:
     if arguments.name not in recipes.RECIPES:
         raise SpecdecError(f"no recipe {arguments.name!r}; choose from: {', '.join((*recipes.RECIPES, *_TEXT))}.")
     recipe = recipes.RECIPES[arguments.name]
-    asked = {"updates": arguments.updates, "rows": arguments.batch, "rate": arguments.rate, "seed": arguments.seed,
-             "optimizer": arguments.optimizer}  # fmt: skip
+    asked = {name: getattr(arguments, name) for name in ("updates", "rate", "seed", "optimizer")}
+    asked |= {"rows": arguments.batch}
     schedule = replace(recipe.schedule, **{name: value for name, value in asked.items() if value is not None})
     recipe = replace(recipe, schedule=schedule, vocabulary=arguments.vocabulary or recipe.vocabulary)
     work = folder / (f"{recipe.name}-{schedule.seed}" if arguments.start else recipe.name)
     out = arguments.out or work / f"{recipe.name}.safetensors"
-    recipes.cook(recipe, loaded, Corpus(folder, arguments.waves), work, out, arguments.stop_after,
-                 arguments.start)  # fmt: skip
+    corpus = Corpus(folder, arguments.waves)
+    recipes.cook(recipe, loaded, corpus, work, out, arguments.stop_after, arguments.start)
     if out.exists():
         print(f"{out.name}, {out.stat().st_size / 1e6:.1f} MB: {weights.read_card(out)}")
     else:
         print(f"interrupted as asked; more in {work}")
     return 0
-
-
-def _load(arguments: argparse.Namespace) -> Any:
-    import torch
-
-    from ..model.loading import load
-
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    loaded = load(arguments.model, dtype=arguments.dtype, device=arguments.device)
-    print(f"{loaded.path.name}: {loaded.why}", file=sys.stderr)
-    return loaded

@@ -91,10 +91,8 @@ class Corpus:
             start = int(row - self._first[part])
             hidden.append(self._slices[part][start : start + 1])
         rows = torch.from_numpy(np.asarray(rows))
-        return Batch(
-            self.tokens[rows].long().to(device), self.roles[rows].to(device), torch.cat(hidden).to(device),
-            (self.temperature[rows] == 0).to(device),
-        )  # fmt: skip
+        tokens, roles, greedy = self.tokens[rows].long(), self.roles[rows], self.temperature[rows] == 0
+        return Batch(tokens.to(device), roles.to(device), torch.cat(hidden).to(device), greedy.to(device))
 
     def order(self, size: int, seed: int) -> Iterator[np.ndarray]:
         """Batches of ``size`` training rows for ever: every row once an epoch, in an order drawn from ``seed``."""
@@ -116,13 +114,17 @@ class Corpus:
         users = list(turns(self.tokens, self.roles, USER))
         texts = [self.tokens[row, start:end].tolist() for row, start, end in answers]
         found: dict[str, float] = {
-            "conversations": len(self.tokens), "held_out": len(self.held_out),
-            "answer_tokens": int((self.roles == ANSWER).sum()), "user_tokens": int((self.roles == USER).sum()),
+            "conversations": len(self.tokens),
+            "held_out": len(self.held_out),
+            "answer_tokens": int((self.roles == ANSWER).sum()),
+            "user_tokens": int((self.roles == USER).sum()),
             "dropped_tokens": int((self.roles == LOOP).sum()),
-            "answers": len(answers), "answer_length_median": _median_length(answers),
-            "user_turns": len(users), "user_length_median": _median_length(users),
+            "answers": len(answers),
+            "answer_length_median": _median_length(answers),
+            "user_turns": len(users),
+            "user_length_median": _median_length(users),
             "greedy_share": float((self.temperature == 0).float().mean()),
-        }  # fmt: skip
+        }
         for n in (1, 2, 3):
             grams = Counter(tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1))
             found[f"distinct_{n}"] = len(grams) / max(1, grams.total())

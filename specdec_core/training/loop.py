@@ -71,8 +71,15 @@ class Schedule:
         return 0.05 + 0.95 * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
 
-def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path, device: str = "cpu",
-          stop_after: int | None = None, quiet: bool = False) -> list[dict]:  # fmt: skip
+def train(
+    objective: Objective,
+    corpus: Corpus,
+    schedule: Schedule,
+    folder: Path,
+    device: str = "cpu",
+    stop_after: int | None = None,
+    quiet: bool = False,
+) -> list[dict]:
     """Train until the schedule's end; a run that was interrupted in this folder is continued.
 
     Args:
@@ -121,14 +128,17 @@ def train(objective: Objective, corpus: Corpus, schedule: Schedule, folder: Path
             sums[name] = sums.get(name, 0.0) + part.item()
         if at % schedule.every == 0 or at == last:
             line = {
-                "update": at, "tokens": at * schedule.rows * corpus.tokens.shape[1],
-                "seconds": time.perf_counter() - started, **{name: value / since for name, value in sums.items()},
+                "update": at,
+                "tokens": at * schedule.rows * corpus.tokens.shape[1],
+                "seconds": time.perf_counter() - started,
+                **{name: value / since for name, value in sums.items()},
                 "acceptance": evaluate(objective, corpus, device),
-            }  # fmt: skip
+            }
             log.append(line)
             sums, since, started = {}, 0, time.perf_counter()
-            _save(saved, {"schedule": asdict(schedule), "module": _trained(module), "update": at, "log": log,
-                          "optimizers": [optimizer.state_dict() for optimizer in optimizers]})  # fmt: skip
+            state = {"schedule": asdict(schedule), "module": module.state_dict(), "update": at, "log": log}
+            with whole(saved) as unfinished:
+                torch.save({**state, "optimizers": [each.state_dict() for each in optimizers]}, unfinished)
             (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
             bar.set_postfix_str(" ".join(f"{share:.3f}" for share in line["acceptance"]))
     bar.close()
@@ -154,8 +164,9 @@ def _optimizers(weights: list[nn.Parameter], schedule: Schedule) -> list[torch.o
 
 
 @torch.no_grad()
-def evaluate(objective: Objective, corpus: Corpus, device: str = "cpu", depth: int = DEPTH,
-             limit: int = EVALUATED) -> list[float]:  # fmt: skip
+def evaluate(
+    objective: Objective, corpus: Corpus, device: str = "cpu", depth: int = DEPTH, limit: int = EVALUATED
+) -> list[float]:
     """Share of drafts accepted at each depth among those tested, on held-out greedy answers.
 
     A draft is tested if all before it in its chain were accepted. What is tested at depth 1 is every answer token
@@ -169,12 +180,3 @@ def evaluate(objective: Objective, corpus: Corpus, device: str = "cpu", depth: i
             counts += objective.hits(corpus.batch(rows[start : start + 4], device), depth).cpu()
     objective.module.train()
     return (counts[1] / counts[0].clamp(min=1)).tolist()
-
-
-def _trained(module: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
-
-
-def _save(path: Path, state: dict) -> None:
-    with whole(path) as unfinished:
-        torch.save(state, unfinished)

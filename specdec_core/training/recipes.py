@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from ..base.errors import SpecdecError
 from ..drafters.feature_net import FeatureDraft, Frozen
@@ -19,6 +20,7 @@ from ..drafters.medusa_net import MedusaHeads
 from ..drafters.shallow_net import ShallowDraft
 from ..drafters.weights import Card, read, write
 from ..measure import machine
+from ..model.loaded import LoadedModel
 from .corpus import Corpus
 from .feature_draft import FeatureObjective
 from .loop import Objective, Schedule, train
@@ -49,28 +51,40 @@ class Recipe:
 
 
 _EAGLE = Recipe(
-    "eagle", "feature", "feature autoregression with the sampled token fed back, trained on its own states too",
-    {"normed": False}, {"steps": 3, "regression": 1.0},
-)  # fmt: skip
+    "eagle",
+    "feature",
+    "feature autoregression with the sampled token fed back, trained on its own states too",
+    {"normed": False},
+    {"steps": 3, "regression": 1.0},
+)
+_MTP = Recipe(
+    "mtp",
+    "feature",
+    "DeepSeek-V3's multi-token prediction module, used recursively",
+    {"normed": True},
+    {"steps": 1, "regression": 0.0},
+)
+
+
+def _ablation(name: str, about: str, **changes: dict[str, Any]) -> Recipe:
+    return replace(_EAGLE, name=name, about=f"ablation: EAGLE {about}", **changes)
+
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
-        Recipe("mtp", "feature", "DeepSeek-V3's multi-token prediction module, used recursively",
-               {"normed": True}, {"steps": 1, "regression": 0.0}),
+        _MTP,
         _EAGLE,
         Recipe("medusa", "medusa", "independent heads for the places ahead", {"heads": 4}),
         Recipe("draft_model", "shallow", "two of the target's layers with its embeddings, distilled"),
-        replace(_EAGLE, name="eagle_blind", about="ablation: EAGLE without the sampled token",
-                options={"normed": False, "token": False}),
-        replace(_EAGLE, name="eagle_tokens", about="ablation: EAGLE from tokens alone, without states",
-                options={"normed": False, "feature": False}),
-        replace(_EAGLE, name="eagle_true", about="ablation: EAGLE trained on the target's states only",
-                objective={"steps": 1, "regression": 1.0}),
+        _ablation("eagle_blind", "without the sampled token", options={"normed": False, "token": False}),
+        _ablation("eagle_tokens", "from tokens alone, without states", options={"normed": False, "feature": False}),
+        _ablation("eagle_true", "trained on the target's states only", objective={"steps": 1, "regression": 1.0}),
     )
-}  # fmt: skip
+}
 
 
-def frozen_of(model: Any, corpus: Corpus, size: int) -> Frozen:
+def frozen_of(model: PreTrainedModel, corpus: Corpus, size: int) -> Frozen:
     """What a drafter shares with a target: the embedding, and the head's rows of the ``size`` most frequent tokens."""
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     counts = corpus.frequencies(len(head))
@@ -78,7 +92,7 @@ def frozen_of(model: Any, corpus: Corpus, size: int) -> Frozen:
     return Frozen(embedding.detach(), head.detach()[ids].clone(), ids, model.config)
 
 
-def objective_of(recipe: Recipe, model: Any, frozen: Frozen) -> Objective:
+def objective_of(recipe: Recipe, model: PreTrainedModel, frozen: Frozen) -> Objective:
     """The module with its first weights, drawn from the schedule's seed, and what trains it."""
     torch.manual_seed(recipe.schedule.seed)
     device = frozen.head.device
@@ -89,12 +103,19 @@ def objective_of(recipe: Recipe, model: Any, frozen: Frozen) -> Objective:
     return ShallowObjective(ShallowDraft(frozen, model, **recipe.options).to(device), **recipe.objective)
 
 
-def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, stop_after: int | None = None,
-         start: Path | None = None) -> None:  # fmt: skip
+def cook(
+    recipe: Recipe,
+    loaded: LoadedModel,
+    corpus: Corpus,
+    folder: Path,
+    out: Path,
+    stop_after: int | None = None,
+    start: Path | None = None,
+) -> None:
     """Train by a recipe and write the weights with their card; an interrupted run in ``folder`` is continued.
 
     Args:
-        loaded: the target, a `models.LoadedModel` whose model still has its own matrices.
+        loaded: the target, whose model still has its own matrices.
         start: weights of the same recipe to begin with; the card then tells of both trainings.
         stop_after: stop at this update; no weights are written then.
 
@@ -102,8 +123,10 @@ def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, s
         SpecdecError: if the vocabulary is larger than the target's.
     """
     if recipe.vocabulary > loaded.model.config.vocab_size:
-        raise SpecdecError(f"a draft vocabulary of {recipe.vocabulary} tokens was asked for; the target has "
-                           f"{loaded.model.config.vocab_size}")  # fmt: skip
+        raise SpecdecError(
+            f"a draft vocabulary of {recipe.vocabulary} tokens was asked for; the target has "
+            f"{loaded.model.config.vocab_size}; ask for at most that many"
+        )
     frozen = frozen_of(loaded.model, corpus, recipe.vocabulary)
     objective = objective_of(recipe, loaded.model, frozen)
     before = None
@@ -126,10 +149,15 @@ def cook(recipe: Recipe, loaded: Any, corpus: Corpus, folder: Path, out: Path, s
     write(out, tensors, _card(recipe.name, made, loaded, corpus, log, before))
 
 
-def _card(name: str, made: dict, loaded: Any, corpus: Corpus, log: list[dict], before: Card | None) -> Card:
+def _card(name: str, made: dict, loaded: LoadedModel, corpus: Corpus, log: list[dict], before: Card | None) -> Card:
     seen, seconds, curve = (before.tokens, before.seconds, before.curve) if before else (0, 0.0, [])
     return Card(
-        name, loaded.path.name, loaded.weights_hash, loaded.model.config.vocab_size, made, corpus.statistics(),
+        name,
+        loaded.path.name,
+        loaded.weights_hash,
+        loaded.model.config.vocab_size,
+        made,
+        corpus.statistics(),
         acceptance=_rounded(log[-1]),
         curve=[*curve, *([seen + line["tokens"], *_rounded(line)] for line in log)],
         tokens=seen + log[-1]["tokens"],
