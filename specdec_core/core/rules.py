@@ -41,7 +41,7 @@ class Greedy:
     ids: Sequence[int] | np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One test of one node: the probability with which it could be accepted, and whether it was."""
 
@@ -50,7 +50,7 @@ class Trial:
     accepted: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
     """What the target made of a tree.
 
@@ -174,6 +174,8 @@ def clip(verdict: Verdict, keep: int) -> Verdict:
     """
     if not 1 <= keep <= len(verdict.tokens):
         raise ValueError(f"keep must be between 1 and {len(verdict.tokens)}, the tokens of the verdict; got {keep}")
+    if keep == len(verdict.tokens):
+        return verdict
     tokens = verdict.tokens[:keep]
     return Verdict(verdict.path[:keep], tokens[-1], verdict.trials, tokens)
 

@@ -32,7 +32,7 @@ FIELDS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """One decode step.
 

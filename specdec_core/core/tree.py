@@ -8,7 +8,6 @@ same object. N counts the nodes besides the root.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -138,10 +137,8 @@ class DraftTree:
         >>> tree.draw, tree.q
         ('iid', None)
         """
-        if self.q is None:
-            return self
-        bare = copy(self)
-        object.__setattr__(bare, "q", None)
+        bare = object.__new__(DraftTree)  # checked already, and without the masks that the forward was made with
+        vars(bare).update(tokens=self.tokens, parents=self.parents, draw=self.draw, q=None, candidate=self.candidate)
         return bare
 
     @classmethod

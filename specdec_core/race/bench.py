@@ -9,8 +9,11 @@ All read the same context: the autoregressive answer is what enters the next tur
 
 from __future__ import annotations
 
+import pickle
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -94,6 +97,8 @@ class Bench:
         meaning = self._memory.meaning
         meaning += "; of another engine, what its own process holds after an answer" * bool(self._rivals)
         self._running = {**self._make(), **self._rivals}
+        # Packed until the last round is over: as objects, the steps of a long race would count as memory of the methods.
+        self._traces: list[bytes] = []
         self._race = race = Race(tuple(self._running), greedy=greedy, memory=meaning)
         turns = sum(1 if isinstance(question, Prompt) else len(question.turns) for question in questions)
         self._bar = _bar(len(self._running) * repeats * turns, progress)
@@ -113,6 +118,9 @@ class Bench:
                 raise
         finally:
             self._bar.close()
+        for r, packed in zip(race.rounds, self._traces, strict=False):
+            for name, trace in pickle.loads(zlib.decompress(packed)).items():
+                r.answers[name] = replace(r.answers[name], trace=trace)
         return race
 
     def _warm_up(self, question: Question | Prompt) -> None:
@@ -145,13 +153,15 @@ class Bench:
 
     def _round(self, repeat: int, place: int, question: Question | Prompt, turn: int, prompt: list[int]) -> list[int]:
         """Run one round; returns the baseline's answer."""
-        answers, start = {}, self._clock()
+        answers, traces, start = {}, {}, self._clock()
         if self._end is not None and self._race.rounds and start + self._longest > self._end:
             raise _Late
         for name in rotated(self._race.methods, repeat + place):
             self._bar.set_postfix_str(f"{question.id}, {name}", refresh=False)
             answers[name] = self._measured(self._running[name], prompt)
+            traces[name] = self._running[name].trace
             self._bar.update()
+        self._traces.append(zlib.compress(pickle.dumps(traces)))
         self._race.rounds.append(Round(question.id, question.task, turn, repeat, tuple(prompt), answers))
         self._longest = max(self._longest, self._clock() - start)
         return list(answers[BASELINE].tokens)
@@ -164,8 +174,7 @@ class Bench:
         self._wait()
         seconds = perf_counter() - start
         memory = contestant.memory_bytes()
-        memory = self._memory.bytes() if memory is None else memory
-        return Answer(tuple(tokens), seconds, calls, memory, contestant.trace)
+        return Answer(tuple(tokens), seconds, calls, self._memory.bytes() if memory is None else memory)
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
