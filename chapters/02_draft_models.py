@@ -59,14 +59,13 @@ if importlib.util.find_spec("specdec_core") is None:
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
-from specdec_core.race.tables import markdown
+from specdec_core import CachedLM, load
+from specdec_core.race import markdown
 from specdec_core.viz import figures, style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -117,7 +116,7 @@ print(loaded.why)
 # In place of models there are functions that return the law after a list of tokens:
 
 # %%
-from specdec_core.core import rules as verify
+from specdec_core import core
 
 
 def step(p_after, q_after, x, n, gamma, rng):
@@ -129,7 +128,7 @@ def step(p_after, q_after, x, n, gamma, rng):
     ps = [p_after(x[:n] + drafts[:j]) for j in range(gamma + 1)]  # row j, for place n + j: one forward
     for i, d in enumerate(drafts):
         if not rng.uniform() < min(1, ps[i][d] / qs[i][d]):
-            return [*drafts[:i], rng.pick(verify.residual(ps[i], qs[i]))]
+            return [*drafts[:i], rng.pick(core.residual(ps[i], qs[i]))]
     return [*drafts, rng.pick(ps[gamma])]
 
 
@@ -151,12 +150,8 @@ def decode(p_after, q_after, prompt, length, gamma, rng, step=step):
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.drafters import DraftModel
-from specdec_core.core.null import NullDrafter
-from specdec_core.core.engine import generate
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
+from specdec_core import Sampling, TableLM, enumerate_law, generate, total_variation
+from specdec_core.drafters import DraftModel, NullDrafter
 
 PLAIN, PROMPT, LENGTH, GAMMA = Sampling(temperature=1.0), [0, 1], 3, 2
 target, draft = TableLM.random(2, order=2, seed=3), TableLM.random(2, order=2, seed=5)
@@ -207,7 +202,7 @@ def shifted(test=0, bonus=0, rejected=0):
         for i, d in enumerate(drafts):
             p = ps[max(i + test, 0)]
             if not rng.uniform() < min(1, p[d] / qs[i][d]):
-                return [*drafts[: i + rejected], rng.pick(verify.residual(p, qs[i]))]
+                return [*drafts[: i + rejected], rng.pick(core.residual(p, qs[i]))]
         return [*drafts, rng.pick(ps[gamma + bonus])]
 
     return step
@@ -331,7 +326,7 @@ for i, alpha in enumerate((0.9, 0.8, 0.6, 0.3)):
     right.axhline(1 / (1 - alpha), color=style.PALETTE[i], linewidth=0.8, linestyle=":")
 right.set(title="Output tokens by γ; dotted: 1/(1 − α)", xlabel="γ", ylim=(0, 12.5))
 right.legend(loc="upper left", ncols=2)
-alt = "Left, probabilities of one to five tokens a step, five likeliest; right, tokens by γ, up to a ceiling."
+alt = "Left, probabilities of one to five tokens per step, five likeliest; right, tokens by γ, up to a ceiling."
 figures.save(fig, "02-tokens", alt=alt)
 
 # %% [markdown]
@@ -432,7 +427,7 @@ draft_length.sliders(alpha=0.8, gamma=4, c=0.1)
 # Here is a run with the three cases; we look at its two caches after each step:
 
 # %%
-from specdec_core.core.engine import stream
+from specdec_core import stream
 from specdec_core.viz import two_caches
 
 letters, gamma = "abcdef", 3
@@ -486,25 +481,22 @@ for k, words in sorted(table.items()):
 # A weight file has a card, which says how it was made:
 
 # %%
-from specdec_core.commands.train import card_text
 from specdec_core.drafters import weights
 
 path = weights.shipped("draft_model")
-print(card_text(weights.read_card(path), path.stat().st_size))
+print(f"{path.stat().st_size / 1e6:.1f} MB:", weights.read_card(path))
 
 # %%
-from specdec_core.drafters.methods import Context, build
+from safetensors.torch import load_file
+from specdec_core.drafters import Context, build
 
-context = Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
+context = Context(lm)
 small = build("draft_model:num_tokens=8", context)
 whole = build("draft_model:num_tokens=8,vocabulary=full", context)
-config, own = lm.execution.config, small.lm.execution.config
-tensors, _ = weights.read(path, loaded.weights_hash, lm.vocab_size)
-trained = sum(tensor.numel() for name, tensor in tensors.items() if name != "ids")
-few, many = own.num_hidden_layers, config.num_hidden_layers
+trained = sum(tensor.numel() for name, tensor in load_file(path).items() if name != "ids")
+few, many, width = small.lm.execution.layers, lm.execution.layers, loaded.model.config.hidden_size
 print(f"The target has {many} layers and {loaded.parameters / 1e6:.1f} million weights.")
-print(f"The draft model has {few} layers of the same width {config.hidden_size},",
-      f"{trained / 1e6:.1f} million weights of its own,")  # fmt: skip
+print(f"The draft model has {few} layers of the same width {width}, {trained / 1e6:.1f} million weights of its own,")
 print(f"and of the {lm.vocab_size} rows of the projection {len(small.ids)}.")
 print("Embedding and projection are the target's, and stay as they were.")
 print(f"Each token of text takes it {few / many:.0%} of the target's KV cache.")
@@ -552,23 +544,20 @@ print(f"constant α = 0.7:      {expected_tokens(0.7, 2):.2f} tokens")
 # From these bits every run can be replayed.
 
 # %%
-from specdec_core.core.stopping import Stop
-from specdec_core.core.tree import DraftTree
-from specdec_core.race.workloads import TASKS, encode
-from specdec_core.race.workloads import own as questions
+from specdec_core import DraftTree
+from specdec_core.race import TASKS, own
 
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 short = build("draft_model:num_tokens=2", context)
 answers = {task: [] for task in TASKS}  # task -> [(prompt, tokens), ...]
 live = {}  # task -> tokens of each step of its last run
-for question in questions(limit=2):
-    prompt = encode(question.turns[0], tokenizer)
-    run = generate(lm, prompt, short, max_new_tokens=48, stop=stop)
+for question in own(limit=2):
+    prompt = loaded.encode(question.turns[0])
+    run = generate(lm, prompt, short, max_new_tokens=48, stop=loaded.stop)
     answers[question.task].append((prompt, list(run.tokens)))
     live[question.task] = [len(done.tokens) for done in run.trace.steps]
 
 
-def agreement(drafter, prompt, answer):
+def drafted_right(drafter, prompt, answer):
     """For each token of a greedy answer: is it the draft model's best token after the same text?"""
     drafter.lm.prefill(prompt[:-1], reserve=len(answer))
     out = drafter.lm.forward(DraftTree.chain(prompt[-1], answer[:-1]))
@@ -588,7 +577,7 @@ def replay(bits, gamma):
     return steps
 
 
-bits = {task: [agreement(small, prompt, tokens) for prompt, tokens in kept] for task, kept in answers.items()}
+bits = {task: [drafted_right(small, prompt, tokens) for prompt, tokens in kept] for task, kept in answers.items()}
 replayed = {task: replay(runs[-1], 2) for task, runs in bits.items()}
 same = sum(replayed[task] == live[task] for task in TASKS)
 print("math, tokens of each step, γ = 2")
@@ -596,7 +585,7 @@ print("  replayed:", *replayed["math"])
 print("  live:    ", *live["math"])
 print(f"In {same} of {len(live)} answers the steps are the same.", end=" ")
 if same < len(live):
-    print("Elsewhere two logits of the draft model nearly tie, and many rows round otherwise than one.")
+    print("In the others two logits of the draft model nearly tie, and a forward of many rows rounds differently.")
 
 # %% [markdown]
 # **By depth and by task.**
@@ -661,7 +650,7 @@ print("easy places stand together." if later > first + 0.02 else "no sign that e
 
 # %%
 def tau(runs, gamma):
-    """Tokens a step over some replayed answers."""
+    """Tokens per step over some replayed answers."""
     sizes = [size for run in runs for size in replay(run, gamma)]
     return sum(sizes) / len(sizes)
 
@@ -683,7 +672,7 @@ for name, runs, rate in shown:
     rows.append(row(f"{name.replace('_', ' ')}, counted", lambda g: tau(runs, g)))
     rows.append(row("formula with the αᵢ by depth", lambda g: with_rates(runs, g)))
     rows.append(row(f"formula with α = {rate:.2f}", lambda g: expected_tokens(float(rate), g)))
-display(Markdown(markdown(rows, ["tokens a step", *(f"γ = {g}" for g in GAMMAS)])))
+display(Markdown(markdown(rows, ["tokens per step", *(f"γ = {g}" for g in GAMMAS)])))
 off = {g: expected_tokens(float(alpha), g) / tau(every, g) - 1 for g in GAMMAS}
 print(f"With one α for all tasks the formula is off by {min(off.values()):+.1%} to {max(off.values()):+.1%}.")
 
@@ -707,11 +696,11 @@ print(f"With one α for all tasks the formula is off by {min(off.values()):+.1%}
 # We count the weights that a call has to read:
 
 # %%
-layers, width = trained / 1e6, config.hidden_size
+layers = trained / 1e6
 for name, drafter in (("full vocabulary", whole), ("reduced vocabulary", small)):
     head = len(drafter.ids) * width / 1e6
-    print(f"{name:20} layers {layers:.1f} M + projection of {len(drafter.ids):5} tokens {head:4.1f} M:",
-          f"the projection is {head / (layers + head):.0%}")  # fmt: skip
+    print(f"{name:20} layers {layers:.1f} M + projection of {len(drafter.ids):5} tokens {head:4.1f} M:", end=" ")
+    print(f"the projection is {head / (layers + head):.0%}")
 
 # %% [markdown]
 # FR-Spec ([arXiv:2502.14856](https://arxiv.org/abs/2502.14856)) made this observation
@@ -740,12 +729,11 @@ for name, rate, cost in (("full", 0.70, 0.20), ("reduced", 0.63, 0.10)):
 # Runs in which every call is timed take turns with runs that are not watched.
 
 # %%
-from specdec_core.measure import drafting
-from specdec_core.measure import HEAD, PARTS, PRODUCTS
+from specdec_core.measure import HEAD, PARTS, PRODUCTS, drafting
 
 prompt, _ = answers["chat"][0]
-split = {name: drafting(lm, prompt, drafter, max_new_tokens=16, repeats=2, stop=stop)
-         for name, drafter in (("full", whole), ("reduced", small))}  # fmt: skip
+options = {"max_new_tokens": 16, "repeats": 2, "stop": loaded.stop}
+split = {name: drafting(lm, prompt, drafter, **options) for name, drafter in (("full", whole), ("reduced", small))}
 fig, axes = plt.subplots(figsize=(7.6, 2.8))
 names = {PRODUCTS: "layers", HEAD: "vocabulary projection"}
 for row, one in enumerate(split.values()):
@@ -758,19 +746,19 @@ axes.set_yticks(range(2), [f"{name}, {one.vocabulary} tokens" for name, one in s
 axes.invert_yaxis()
 axes.grid(axis="y", visible=False)
 longest = max(one.seconds for one in split.values())
-axes.set(xlabel="milliseconds a drafted token", xlim=(0, 1.05e3 * longest))
+axes.set(xlabel="milliseconds per drafted token", xlim=(0, 1.05e3 * longest))
 fig.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8)
 alt = "Time of a drafted token by part: layers, projection, attention, other, Python; for two vocabularies."
 figures.save(fig, "02-cost", alt=alt, model=loaded)
 
 # %%
 reachable = np.mean([np.isin(tokens, small.ids).mean() for kept in answers.values() for _, tokens in kept])
-full = np.concatenate([agreement(whole, *pair) for kept in answers.values() for pair in kept]).mean()
+full = np.concatenate([drafted_right(whole, *pair) for kept in answers.values() for pair in kept]).mean()
 one, other = split["full"], split["reduced"]
-print(f"The projection takes {one.projection:.0%} of a drafted token's time with the full vocabulary,",
-      f"{other.projection:.0%} with the reduced one.")  # fmt: skip
-print(f"A drafted token takes {1e3 * one.seconds:.2f} and {1e3 * other.seconds:.2f} ms:",
-      f"the reduced vocabulary is {one.seconds / other.seconds:.2f} times as fast.")  # fmt: skip
+print(f"The projection takes {one.projection:.0%} of a drafted token's time with the full vocabulary,", end=" ")
+print(f"{other.projection:.0%} with the reduced one.")
+print(f"A drafted token takes {1e3 * one.seconds:.2f} and {1e3 * other.seconds:.2f} ms:", end=" ")
+print(f"the reduced vocabulary is {one.seconds / other.seconds:.2f} times as fast.")
 print(f"{reachable:.1%} of the answers' tokens are among the {len(small.ids)}; no rate can be above that.")
 print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} with the reduced set.")
 
@@ -794,103 +782,82 @@ print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} wit
 from specdec_core.measure import measure_costs
 
 costs = measure_costs(lm, widths=(1, 2, 3, 5, 9), context=192, repeats=9)
-cheap = {name: measure_costs(drafter.lm, widths=(1,), context=192, repeats=9)
-         for name, drafter in (("reduced", small), ("full", whole))}  # fmt: skip
+pairs = {"reduced": small, "full": whole}
+cheap = {name: measure_costs(drafter.lm, widths=(1,), context=192, repeats=9) for name, drafter in pairs.items()}
 c = {name: found.t(1) / costs.t(1) for name, found in cheap.items()}
-print(f"target: t(1) = {1e3 * costs.t(1):.1f} ms;",
-      ", ".join(f"t({q}) = {costs.break_even(q):.2f} t(1)" for q in costs.widths[1:]))  # fmt: skip
+print(f"target: t(1) = {1e3 * costs.t(1):.1f} ms;", end=" ")
+print(", ".join(f"t({q}) = {costs.break_even(q):.2f} t(1)" for q in costs.widths[1:]))
 for name, rate in (("reduced", float(alpha)), ("full", float(full))):
     g = best_gamma(rate, c[name], 8)
-    print(f"{name:7} c = {c[name]:.3f}; by theorem 3.8 with its α = {rate:.2f} the best γ up to 8 is {g},",
-          f"{speedup(rate, g, c[name]):.2f} times as fast")  # fmt: skip
+    print(f"{name:7} c = {c[name]:.3f}; by theorem 3.8 with its α = {rate:.2f} the best γ up to 8 is {g},", end=" ")
+    print(f"{speedup(rate, g, c[name]):.2f} times as fast")
 
 # %% [markdown]
-# Then the race.
-# The first question of four tasks, without a draft and with four draft lengths.
-# Each run has a cache of its own, and they take turns,
-# the one that has written least always next, so that a busy moment of the machine hits all of them alike.
-# The reading of the prompt is not counted.
+# Then the race: the first question of four tasks, without a draft and with four draft lengths.
+# `compare` lets them take turns, each first in its turn, so that a busy moment of the machine hits all of them alike.
+# The time to read the prompt is not counted.
 # Theorem 3.8 gets the α of these four answers, not that of all sixteen.
 
 # %%
+from specdec_core import compare
+from specdec_core.measure import agreement
+
 RACED, TOKENS, LENGTHS = ("edit_code", "math", "chat", "write"), 40, (1, 2, 4, 8)
-
-
-def lane(gamma):
-    """The same target with a cache of its own, and a drafter of its own."""
-    drafter = build(f"draft_model:num_tokens={gamma}", context) if gamma else NullDrafter()
-    return lm.with_own_cache(), drafter
-
-
-lanes = {gamma: lane(gamma) for gamma in (0, *LENGTHS)}
-for own_lm, drafter in lanes.values():  # first calls are slow
-    generate(own_lm, list(range(100, 120)), drafter, max_new_tokens=4)
+asked = {task: [answers[task][0][0]] for task in RACED}
+drafters = {gamma: build(f"draft_model:num_tokens={gamma}", context) for gamma in LENGTHS}
+race = compare(lm, asked, drafters, max_new_tokens=TOKENS, repeats=1)
+print(agreement(lm, race.pairs()))
 
 
 # %%
-def raced(prompt):
-    """Every draft length on one prompt, in turns."""
-    runs = {g: stream(own_lm, prompt, drafter, max_new_tokens=TOKENS, stop=stop)
-            for g, (own_lm, drafter) in lanes.items()}  # fmt: skip
-    going = {g: iter(run) for g, run in runs.items()}
-    while going:
-        g = min(going, key=lambda g: runs[g].trace.emitted)
-        if next(going[g], None) is None:
-            del going[g]
-    return {g: run.result() for g, run in runs.items()}
-
-
-races = {task: raced(answers[task][0][0]) for task in RACED}
-same = sum(found[g].tokens == found[0].tokens for found in races.values() for g in LENGTHS)
-print(f"{same} of {len(RACED) * len(LENGTHS)} answers are those of ordinary decoding, token for token;",
-      "others part at a near tie (chapter 12).")  # fmt: skip
-
-
-# %%
-def over_all(g, what):
-    """A number of the trace, summed over the tasks."""
-    return sum(what(races[task][g].trace) for task in RACED)
-
-
-tokens = {g: over_all(g, lambda trace: trace.emitted) for g in lanes}
-counted = {g: tokens[g] / over_all(g, lambda trace: trace.target_calls) for g in lanes}
-pace = {g: tokens[g] / over_all(g, lambda trace: trace.decode_seconds) for g in lanes}  # tokens a second
+lanes = {0: "autoregressive", **{gamma: gamma for gamma in LENGTHS}}  # γ -> its name in the race
+traces = {g: [answer.trace for answer in race.answers(lane)] for g, lane in lanes.items()}
+counted = {g: race.steps(lane).tokens_per_call for g, lane in lanes.items()}
+pace = {g: sum(t.emitted for t in some) / sum(t.decode_seconds for t in some) for g, some in traces.items()}
 a = float(np.mean(np.concatenate([bits[task][0][:TOKENS] for task in RACED])))
 call = cheap["reduced"].t(1)  # seconds of a call of the draft model
 simple = {g: speedup(a, g, c["reduced"]) for g in lanes}
 known = {g: counted[g] * costs.t(1) / (costs.t(g + 1) + g * call) for g in lanes}
 clock = {g: pace[g] / pace[0] for g in lanes}
 formula = {g: expected_tokens(a, g) for g in lanes}
-table = {"E by the formula": formula, "τ counted": counted, "theorem 3.8": simple,
-         "with τ and t(γ + 1)": known, "measured": clock}  # fmt: skip
+table = {
+    "E by the formula": formula,
+    "τ counted": counted,
+    "theorem 3.8": simple,
+    "with τ and t(γ + 1)": known,
+    "measured": clock,
+}
 rows = [[str(g), *(f"{column[g]:.2f}" for column in table.values())] for g in LENGTHS]
 display(Markdown(markdown(rows, ["γ", *table])))
 
 # %%
 fig, axes = plt.subplots(figsize=(7.6, 3.6))
-curves = {"τ, counted: tokens a target call": counted, "predicted: theorem 3.8, constant α": simple,
-          "predicted: counted τ, measured t(γ + 1)": known, "measured speedup": clock}  # fmt: skip
+curves = {
+    "τ, counted: tokens per target call": counted,
+    "predicted: theorem 3.8, constant α": simple,
+    "predicted: counted τ, measured t(γ + 1)": known,
+    "measured speedup": clock,
+}
 for i, (label, values) in enumerate(curves.items()):
     axes.plot(list(values), list(values.values()), label=label, **style.line(i))
 axes.axhline(1, color="black", linestyle="--", linewidth=1)
-axes.set(xlabel="γ, tokens drafted a step", ylabel="tokens a call; times as fast", ylim=(0, None))
+axes.set(xlabel="γ, tokens drafted per step", ylabel="tokens per call; times as fast", ylim=(0, None))
 axes.set_xticks([0, *LENGTHS])
 axes.legend(loc="best", fontsize=8)
-alt = "Over the draft length: tokens a step, two predictions of the speedup, and the speedup measured."
+alt = "Over the draft length: tokens per step, two predictions of the speedup, and the speedup measured."
 figures.save(fig, "02-speed", alt=alt, model=loaded)
 
 # %%
 by_theorem, by_costs, by_clock = (max(values, key=values.get) for values in (simple, known, clock))
-print(f"The best γ is {by_theorem} by theorem 3.8, {by_costs} by the measured costs, {by_clock} by the clock",
-      end=" ")  # fmt: skip
+print(f"The best γ is {by_theorem} by theorem 3.8, {by_costs} by the measured costs, {by_clock} by the clock", end=" ")
 print(f"({clock[by_clock]:.2f} times as fast as no draft)." if by_clock else "(0: none of these gained).")
 gap = [clock[g] / known[g] - 1 for g in LENGTHS]
 print(f"Measured speedup against that predicted with all costs: {min(gap):+.0%} to {max(gap):+.0%}.")
 torn = [g for g in LENGTHS if counted[g] > 1.03 and clock[g] < 1]
 print("Fewer target calls and yet slower at γ =", ", ".join(map(str, torn)) or "none of these")
-drafted = over_all(4, lambda trace: trace.seconds["draft"]) / over_all(4, lambda trace: trace.drafted)
-print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a call of the draft model {1e3 * call:.2f} ms:",
-      "the rest is the loop around it." if drafted > call else "the loop is lost in the noise.")  # fmt: skip
+drafted = sum(trace.seconds["draft"] for trace in traces[4]) / sum(trace.drafted for trace in traces[4])
+print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a call of the draft model {1e3 * call:.2f} ms:", end=" ")
+print("the rest is the loop around it." if drafted > call else "the loop is lost in the noise.")
 
 # %% [markdown]
 # The steps are the same on every machine, as far as rounding allows; the clock is not.
@@ -909,8 +876,7 @@ print(f"At γ = 4 a drafted token took {1e3 * drafted:.2f} ms, a call of the dra
 
 # %%
 two_best = Sampling(temperature=1.0, top_k=2)
-sampled = Context(lm, tokenizer, sampling=two_best, weights_hash=lambda: loaded.weights_hash)
-cat = tokenizer.encode("The cat sat on the mat. The dog sat on the")
+cat = loaded.tokenizer.encode("The cat sat on the mat. The dog sat on the")
 
 
 def text_of(drafter):
@@ -920,9 +886,10 @@ def text_of(drafter):
     return enumerate_law(run)
 
 
-laws = [text_of(drafter) for drafter in (NullDrafter(), build("draft_model:num_tokens=1", sampled))]
-print(f"{len(laws[0])} texts of two tokens; distance of the laws without and with the draft model:",
-      f"{total_variation(*laws):.1e}")  # fmt: skip
+one = build("draft_model:num_tokens=1", Context(lm, sampling=two_best))
+laws = [text_of(drafter) for drafter in (NullDrafter(), one)]
+print(f"{len(laws[0])} texts of two tokens;", end=" ")
+print(f"distance of the laws without and with the draft model: {total_variation(*laws):.1e}")
 
 # %% [markdown]
 # With the tables of the first section the distance was below 1e-12.
@@ -936,10 +903,9 @@ print(f"{len(laws[0])} texts of two tokens; distance of the laws without and wit
 
 # %%
 warm = Sampling(temperature=1.0)
-sampled = Context(lm, tokenizer, sampling=warm, weights_hash=lambda: loaded.weights_hash)
-free = build("draft_model:num_tokens=4", sampled)
+free = build("draft_model:num_tokens=4", Context(lm, sampling=warm))
 for name, drafter in (("without a draft", NullDrafter()), ("with the draft model", free)):
-    answer = generate(lm, cat, drafter, max_new_tokens=24, sampling=warm, seed=1, stop=stop)
+    answer = generate(lm, cat, drafter, max_new_tokens=24, sampling=warm, seed=1, stop=loaded.stop)
     print(f"{name}, {answer.trace.target_calls} target calls:\n    {answer.text!r}")
 
 # %% [markdown]
@@ -976,8 +942,8 @@ figures.save(fig, "02-beta", alt=alt, model=loaded)
 
 # %%
 values = np.array(spread[1.0])
-print(f"At T = 1: α = {values.mean():.2f}; {np.mean(values < 0.2):.0%} of the places have β below 0.2,",
-      f"{np.mean(values > 0.8):.0%} above 0.8.")  # fmt: skip
+print(f"At T = 1: α = {values.mean():.2f}; {np.mean(values < 0.2):.0%} of the places have β below 0.2,", end=" ")
+print(f"{np.mean(values > 0.8):.0%} above 0.8.")
 print("α by temperature: " + ", ".join(f"{np.mean(spread[T]):.2f} at T = {T:g}" for T in TEMPERATURES) + ".")
 
 # %% [markdown]

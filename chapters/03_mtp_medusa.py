@@ -55,13 +55,12 @@ if importlib.util.find_spec("specdec_core") is None:
     importlib.invalidate_caches()
 
 # %%
-from specdec_core.model.lm import CachedLM
-from specdec_core.model.loading import load
+from specdec_core import CachedLM, load
 from specdec_core.viz import style
 
 style.use()
 loaded = load("default")
-lm, tokenizer = CachedLM(loaded.model), loaded.tokenizer
+lm = CachedLM(loaded)
 print(loaded.why)
 
 # %% [markdown]
@@ -139,10 +138,10 @@ print(f"weight that two blind guesses give to pairs that never occur: {impossibl
 # These are the weights that have been trained:
 
 # %%
+from safetensors.torch import load_file
 from specdec_core.drafters import weights
 
-tensors, card = weights.read(weights.shipped("mtp"), loaded.weights_hash, lm.vocab_size)
-ids = tensors["ids"]  # the tokens that the module can draft
+tensors = load_file(weights.shipped("mtp"))
 for name, tensor in tensors.items():
     print(f"{name:42} {' × '.join(map(str, tensor.shape))}")
 
@@ -159,11 +158,11 @@ for name, tensor in tensors.items():
 
 # %%
 import torch
-from specdec_core.race.workloads import encode
 
 w = {name: tensor.float() for name, tensor in tensors.items()}  # on the CPU and in float32, to be looked at
 eps, width = loaded.model.config.rms_norm_eps, loaded.model.config.head_dim
-text = [*encode("What is the capital of Italy?", tokenizer), *tokenizer.encode("The capital of Italy is")]
+answer = loaded.tokenizer.encode("The capital of Italy is")
+text = [*loaded.encode("What is the capital of Italy?"), *answer]
 states = lm.prefill(text, needs_hidden=True)  # (L, D): f_0 ... f_{L-1}
 
 
@@ -205,21 +204,23 @@ def mlp(x):
     return (torch.nn.functional.silu(x @ gate) * (x @ up)) @ down
 
 # %%
-from specdec_core.drafters import feature
+from specdec_core.drafters import Context, build
 
 x = x + attention(norm(x, w["layer.input_layernorm.weight"]))
 g = x + mlp(norm(x, w["layer.post_attention_layernorm.weight"]))  # (L-1, D): stand-ins for f_1 ... f_{L-1}
-E = lm.head_rows(ids).float().cpu()  # (K, D) rows of the target's projection
+ids = tensors["ids"]  # (K,) the tokens that the module can draft
+E = lm.head_rows(ids).float().cpu()  # (K, D) their rows of the target's projection
 ours = E @ norm(g[-1], w["norm_out.weight"])  # (K,) logits of the token after the text
 
-module = feature.load("mtp", lm, lambda: loaded.weights_hash)  # the package's
+context = Context(lm)
+module = build("mtp", context).model  # the package's
 theirs = module.logits(module.read(text[1:], states[:-1]))[0].float().cpu()
-own = E @ f[-1]  # what the target says, after reading one token more
-print(f"largest difference of ours and the package's, {len(ids)} logits: {(ours - theirs).abs().max():.1e}",
-      f"(numbers up to {theirs.abs().max():.0f})")  # fmt: skip
-said = {"the module, in the open": ours, "the module, package": theirs, "the target, of these": own}
-for what, logits in said.items():
-    print(f"{what:24}", [tokenizer.decode([i]) for i in ids[logits.topk(5).indices]])
+target = E @ f[-1]  # after reading one token more
+print(f"largest difference of ours and the package's, {len(ids)} logits: {(ours - theirs).abs().max():.1e}", end=" ")
+print(f"(numbers up to {theirs.abs().max():.0f})")
+lines = {"the module, in the open": ours, "the module, package": theirs, "the target, of these": target}
+for what, logits in lines.items():
+    print(f"{what:24}", [loaded.decode([i]) for i in ids[logits.topk(5).indices]])
 
 # %% [markdown]
 # The difference is rounding in the number format of the model.
@@ -249,12 +250,9 @@ def draft(text, states, depth):
         guess = module.draft(drafted[-1:], guess, [len(drafted) - 2])  # its own guess in place of a state
 
 
-from specdec_core.drafters import methods
-from specdec_core.core.contract import Budget
-from specdec_core.core.rng import Rng
+from specdec_core import Budget, Rng
 
-context = methods.Context(lm, tokenizer, weights_hash=lambda: loaded.weights_hash)
-mtp = methods.build("mtp:num_tokens=4", context)
+mtp = build("mtp:num_tokens=4", context)
 mtp.reset(text)
 mtp.read_prompt(states[:-1])
 print("ours:   ", draft(text, states[:-1], 4))
@@ -271,34 +269,19 @@ print("package:", mtp.propose(text, Budget(64, 64), Rng(0)).tokens[1:].tolist())
 # So we record the answers of ordinary decoding with their states $f_i$, and use them for all the trees of this chapter.
 
 # %%
-from specdec_core.core.engine import generate
-from specdec_core.core.stopping import Stop
-from specdec_core.race.workloads import own as questions
+from specdec_core import compare
+from specdec_core.race import own
 
-LENGTH = 48
-stop = Stop(tokens=loaded.stop_ids, tokenizer=tokenizer)
 wanted = ("chat-01", "chat-02", "math-01", "math-02", "write-01", "summarize-01", "complete_code-01")
-prompts = [encode(question.turns[0], tokenizer) for question in questions() if question.id in wanted]
+prompts = [loaded.encode(question.turns[0]) for question in own() if question.id in wanted]
 MTP = {count: f"mtp:num_tokens={count}" for count in (1, 2, 4)}
 TREES = {nodes: f"medusa:nodes={nodes}" for nodes in (2, 14, 32)}
-
-
-def race(*names):
-    """The answers to all questions by each method. They take turns, and each is first in its turn."""
-    drafters, answers = {name: methods.build(name, context) for name in names}, {name: [] for name in names}
-    for drafter in drafters.values():
-        generate(lm, text, drafter, max_new_tokens=4)  # first calls are slow
-    for place, prompt in enumerate(prompts):
-        for name in (*names[place:], *names[:place]):
-            answers[name].append(generate(lm, prompt, drafters[name], max_new_tokens=LENGTH, stop=stop))
-    return answers
-
-
-answers = race("autoregressive", *MTP.values(), *TREES.values())
-raced = {name: [answer.trace for answer in found] for name, found in answers.items()}
+drafters = {name: build(name, context) for name in (*MTP.values(), *TREES.values())}
+race = compare(lm, prompts, drafters, max_new_tokens=48, repeats=1)  # they take turns, each first in its turn
+tau = {name: race.steps(name).tokens_per_call for name in race.methods}  # all answers together
 
 # %%
-plain = [answer.tokens for answer in answers["autoregressive"]]
+plain = [answer.tokens for answer in race.answers("autoregressive")]
 recorded = []  # (prompt's length, all tokens, their states)
 for prompt, answer in zip(prompts, plain):
     tokens = [*prompt, *answer]
@@ -306,21 +289,8 @@ for prompt, answer in zip(prompts, plain):
 print(f"{sum(map(len, plain))} tokens of {len(plain)} answers")
 
 # %%
-def by_depth(traces):
-    """(accepted, tested) at depth 1, 2, ..., all answers together."""
-    counts = [trace.acceptance_by_depth() for trace in traces]
-    deepest = max(map(len, counts))
-    return np.array([[c[d] if d < len(c) else (0, 0) for c in counts] for d in range(deepest)]).sum(1)
-
-
-def tau(traces):
-    """Tokens a forward, all answers together."""
-    return sum(trace.emitted for trace in traces) / sum(trace.target_calls for trace in traces)
-
-
-mtp_depths = by_depth(raced[MTP[4]])
-print(f"MTP, four tokens: τ = {tau(raced[MTP[4]]):.2f}")
-for depth, (accepted, tested) in enumerate(mtp_depths, 1):
+print(f"MTP, four tokens: τ = {tau[MTP[4]]:.2f}")
+for depth, (accepted, tested) in enumerate(race.steps(MTP[4]).by_depth, 1):
     print(f"  depth {depth}: {accepted} of {tested} tested, α = {accepted / tested:.2f}")
 
 # %% [markdown]
@@ -348,28 +318,29 @@ for depth, (accepted, tested) in enumerate(mtp_depths, 1):
 # The target has chosen the root, *is*, from $f_{L-2}$; the heads read the same state:
 
 # %%
-from specdec_core.drafters import medusa
-
-tensors, card = weights.read(weights.shipped("medusa"), loaded.weights_hash, lm.vocab_size)
+tensors = load_file(weights.shipped("medusa"))
+ids, accuracy = tensors["ids"].numpy(), tensors["accuracy"].double().numpy()  # (K,), (heads, ranks)
+accuracy /= np.maximum(1, accuracy.sum(1, keepdims=True))  # stored in 16 bits, shares may add up to more than 1
 w = {name: tensor.float() for name, tensor in tensors.items()}
-heads, ids, accuracy = medusa.load("medusa", lm, lambda: loaded.weights_hash)
 E, last = lm.head_rows(tensors["ids"]).float().cpu(), f[-2]  # (K, D), (D,)
 ours = torch.stack([
     E @ w[f"turns.{k}.weight"] @ (last + torch.nn.functional.silu(w[f"heads.{k}.0.linear.weight"] @ last))
     for k in range(len(accuracy))
-])  # fmt: skip
+])
+heads = build("medusa", context).heads  # the package's
 theirs = heads(states[-2]).float().cpu()
-print(f"largest difference of ours and the package's: {(ours - theirs).abs().max():.1e}",
-      f"(numbers up to {theirs.abs().max():.0f})")  # fmt: skip
+print(f"largest difference of ours and the package's: {(ours - theirs).abs().max():.1e}", end=" ")
+print(f"(numbers up to {theirs.abs().max():.0f})")
 
 # %%
 from IPython.display import Markdown, display
-from specdec_core.race.tables import markdown
+from specdec_core import generate
+from specdec_core.race import markdown
 
 
 def shown(token):
-    """A token as code, fit for a table: what is no letter or digit is written as an entity of HTML."""
-    text = repr(tokenizer.decode([token]))
+    """A token as code, fit for a table: every character but letters and digits is written as an entity of HTML."""
+    text = repr(loaded.decode([token]))
     return "<code>" + "".join(c if c.isalnum() else f"&#{ord(c)};" for c in text) + "</code>"
 
 
@@ -415,19 +386,19 @@ figures.save(fig, "03-heads", alt=alt, model=loaded, quoted=[source])
 # %%
 def size(name):
     """Trained numbers in a weight file: its matrices and norms, not the list of tokens or the counts."""
-    found, _ = weights.read(weights.shipped(name), loaded.weights_hash, lm.vocab_size)
+    found = load_file(weights.shipped(name))
     return sum(tensor.numel() for key, tensor in found.items() if key not in ("ids", "accuracy"))
 
 
 all_weights = loaded.parameters
 print(f"the target: {all_weights / 1e6:.0f} million weights")
 for name in ("mtp", "medusa"):
-    own = size(name)
-    print(f"{name:7} {own / 1e6:5.2f} million trained weights, {own / all_weights:.1%} of the target's")
+    few = size(name)
+    print(f"{name:7} {few / 1e6:5.2f} million trained weights, {few / all_weights:.1%} of the target's")
 D, V = E.shape[1], lm.vocab_size
 whole = len(accuracy) * (D * D + D * V)
-print(f"{len(accuracy)} heads of the paper's form, each with its own projection:",
-      f"{whole / 1e6:.0f} million, {whole / all_weights:.0%}")  # fmt: skip
+print(f"{len(accuracy)} heads of the paper's form, each with its own projection:", end=" ")
+print(f"{whole / 1e6:.0f} million, {whole / all_weights:.0%}")
 
 # %% [markdown]
 # > **The notes say …** (*a short introduction*) that such extra weights are usually below 1 % of the model's.
@@ -479,7 +450,7 @@ print(f"{len(accuracy)} heads of the paper's form, each with its own projection:
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.tree import DraftTree
+from specdec_core import DraftTree
 
 parents = [-1, 0, 0, 1, 1, 2, 2]
 mask = np.eye(len(parents), dtype=bool)
@@ -497,7 +468,7 @@ print("the package's mask is the same:", (tree.ancestors == mask).all(), " depth
 # %%
 def medusa_tree(nodes, text=text, states=states):
     """The tree that the package's drafter proposes behind a text."""
-    drafter = methods.build(f"medusa:nodes={nodes}", context)
+    drafter = build(f"medusa:nodes={nodes}", context)
     drafter.reset(text)
     drafter.read_prompt(states[:-1])
     return drafter.propose(text, Budget(64, 64), Rng(0))
@@ -512,7 +483,7 @@ forgotten = lm.forward(DraftTree.chain(text[-1], tree.tokens[1:])).logits.float(
 alone = torch.stack([
     lm.forward(DraftTree.chain(text[-1], tree.tokens[tree.path_to(i)[1:]])).logits[-1].float()
     for i in range(len(tree.tokens))
-])  # fmt: skip
+])
 for what, logits in (("tree mask and depths", together), ("forgotten: a chain", forgotten)):
     same = (logits.argmax(-1) == alone.argmax(-1)).float().mean()
     far = (logits - alone).abs().max()
@@ -530,11 +501,11 @@ print(f"the largest logit is {top:.1f}; there neighboring numbers of {dtype} are
 from specdec_core.viz import tree_mask
 
 deepest, last = int(tree.depths.argmax()), tree.size
-tree_mask.viewer(tree, lambda i: tokenizer.decode([i]), committed=len(text) - 1, static=[deepest, last])
+tree_mask.viewer(tree, lambda i: loaded.decode([i]), committed=len(text) - 1, static=[deepest, last])
 
 # %%
 big = medusa_tree(24)
-fig = tree_mask.draw(big, [tokenizer.decode([token]) for token in big.tokens])
+fig = tree_mask.draw(big, [loaded.decode([token]) for token in big.tokens])
 alt = "The mask of a Medusa tree of 24 nodes: each row is filled at itself and at the rows of its path only."
 figures.save(fig, "03-mask", alt=alt, model=loaded)
 
@@ -640,7 +611,7 @@ WORST = accuracy.shape[1]  # a rank that no tree has
 
 
 def ranks_of(recording):
-    """(places, heads) rank of the token that came, in each head's guesses, for a root at each place."""
+    """(places, heads) rank of the token that was written, in each head's guesses, for a root at each place."""
     length, tokens, states = recording
     found = np.full((len(tokens), len(accuracy)), WORST)
     for place in range(length - 1, len(tokens) - 1):
@@ -651,7 +622,7 @@ def ranks_of(recording):
 
 # %%
 def replay(paths, all_ranks):
-    """Tokens a forward of a tree, given by its paths of ranks, over the recorded answers."""
+    """Tokens per forward of a tree, given by its paths of ranks, over the recorded answers."""
     paths, steps = set(paths), 0
     for ranks in all_ranks:
         place = 0
@@ -665,9 +636,9 @@ def replay(paths, all_ranks):
 all_ranks = [ranks_of(recording) for recording in recorded]
 
 # %%
-def grown(nodes, accuracy=accuracy):
+def grown(nodes):
     """The best tree under the product formula, as paths of ranks, best first."""
-    parents, ranks, _ = grow_tree(accuracy / np.maximum(1, accuracy.sum(1, keepdims=True)), nodes)
+    parents, ranks, _ = grow_tree(accuracy, nodes)
     paths = [()]
     for node in range(1, len(parents)):
         paths.append((*paths[parents[node]], int(ranks[node - 1])))
@@ -693,12 +664,13 @@ for name, paths in trees.items():
 display(Markdown(markdown(rows, ["tree", "nodes", "depth", "E, independent heads", "τ, replayed"])))
 
 # %%
-engine, best = raced[TREES[14]], grown(14)
+raced, best = race.answers(TREES[14]), grown(14)
 print("the tree of 14 nodes by depth:", np.bincount([len(path) for path in best], minlength=5)[1:].tolist())
-print(f"in the engine: τ = {tau(engine):.3f}; replayed: {replay(best, all_ranks):.3f}")
-same = [i for i, answer in enumerate(answers[TREES[14]]) if answer.tokens == plain[i]]
+print(f"in the engine: τ = {tau[TREES[14]]:.3f}; replayed: {replay(best, all_ranks):.3f}")
+same = [i for i, answer in enumerate(raced) if answer.tokens == plain[i]]
 if same:
-    ours, theirs = replay(best, [all_ranks[i] for i in same]), tau([engine[i] for i in same])
+    ours = replay(best, [all_ranks[i] for i in same])
+    theirs = sum(len(raced[i].tokens) for i in same) / sum(raced[i].calls for i in same)
     print(f"on the {len(same)} answers that are the recorded ones: {theirs:.3f} and {ours:.3f}")
 
 # %% [markdown]
@@ -726,8 +698,7 @@ chain = np.array([(hits, tries) for tries, hits in zip(so_far, so_far[1:]) if tr
 print("heads 1, 2, ... right anywhere:                ", *(f"{share:.2f}" for share in right.mean(0)))
 print("and right where all heads before it were right:", *(f"{hits / tries:.2f}" for hits, tries in chain))
 more = right[:, :2].all(1).mean() > right[:, :2].mean(0).prod()
-print("Being right comes in stretches: easy text is easy for all heads." if more else
-      "No sign that heads are right together, on this text.")  # fmt: skip
+print("Heads tend to be right at the same places." if more else "No sign that heads are right together, on this text.")
 
 # %% [markdown]
 # Where heads are right together, the product undervalues depth.
@@ -744,11 +715,14 @@ print("Being right comes in stretches: easy text is easy for all heads." if more
 # The other is the tree, tried where its steps began; here a depth counts as accepted if *any* of its nodes was.
 
 # %%
-lines = {"MTP, one module, recursively": mtp_depths, "Medusa, first guesses": chain,
-         "Medusa, tree of 14 nodes": by_depth(engine)}  # fmt: skip
+lines = {
+    "MTP, one module, recursively": race.steps(MTP[4]).by_depth,
+    "Medusa, first guesses": chain,
+    "Medusa, tree of 14 nodes": race.steps(TREES[14]).by_depth,
+}
 fig, axes = plt.subplots(figsize=(7.6, 3.4))
 for i, (label, counts) in enumerate(lines.items()):
-    a, n = counts.T  # accepted, tested
+    a, n = np.array(counts).T  # accepted, tested
     error = np.sqrt(np.maximum(a * (n - a), 1) / n**3.0)
     axes.errorbar(range(1, len(n) + 1), a / n, yerr=error, capsize=3, label=label, **style.line(i))
 axes.set(xlabel="depth", ylabel="α: accepted, given all before", ylim=(0, 1))
@@ -767,8 +741,8 @@ figures.save(fig, "03-depth", alt=alt, model=loaded)
 # %%
 from specdec_core.theory import alpha_for
 
-here = tau(engine)
-quoted = 2.31  # Medusa, Vicuna-7B, tokens a step: Spec-Bench (arXiv:2401.07851)
+here = tau[TREES[14]]
+quoted = 2.31  # Medusa, Vicuna-7B, tokens per step: Spec-Bench (arXiv:2401.07851)
 print("a constant α over four depths that gives the same τ:")
 print(f"    {alpha_for(here, 4):.2f} here (tree of 14 nodes, τ = {here:.2f}),")
 print(f"    {alpha_for(quoted, 4):.2f} for the τ = {quoted} that Spec-Bench lists for Medusa;")
@@ -825,8 +799,8 @@ print(f"    an α of 0.8 would give τ = {sum(0.8**k for k in range(5)):.2f}")
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.rng import enumerate_law, total_variation
-from specdec_core.core.rules import Lossless, residual, verify, without
+from specdec_core import enumerate_law, total_variation
+from specdec_core.core import Lossless, residual, verify, without
 
 p, q = np.array([0.4, 0.4, 0.2]), np.array([0.5, 0.3, 0.2])
 
@@ -849,10 +823,9 @@ print("law:     ", *(f"{sum(mass for (_, token), mass in law.items() if token ==
 # Beside it stand two rules that do not match the draw.
 
 # %%
+from specdec_core import Sampling, TableLM
+from specdec_core.core import Typical, distance
 from specdec_core.drafters import Medusa
-from specdec_core.core.sampling import Sampling
-from specdec_core.core.toy import TableLM
-from specdec_core.core.typical import Typical, distance
 
 toy, warm = TableLM.random(3, seed=1, scale=1.0), Sampling(temperature=1.0)
 seed = torch.Generator().manual_seed(5)
@@ -875,9 +848,9 @@ class TestedAsFixed(NotRenormalized):
     kind = "point"
 
 # %%
-def toy_medusa(cls=Medusa, nodes=3, **options):
-    guesses, ids = np.array([[0.5, 0.3, 0.1], [0.4, 0.2, 0.1]]), np.arange(3)
-    return cls(lambda state: 1.5 * table @ state, ids, guesses, 3, nodes=nodes, sampling=warm, **options)
+def toy_medusa(cls=Medusa, sampling=warm, **options):
+    guesses = np.array([[0.5, 0.3, 0.1], [0.4, 0.2, 0.1]])
+    return cls(lambda state: 1.5 * table @ state, np.arange(3), guesses, 3, nodes=3, sampling=sampling, **options)
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -890,7 +863,7 @@ for what, drafter in {
     "drawn without replacement, tested so": toy_medusa(),
     "drawn, tested as fixed": toy_medusa(TestedAsFixed),
     "drawn without replacement, q not renormalized": toy_medusa(NotRenormalized),
-}.items():  # fmt: skip
+}.items():
     print(f"{what:46} distance {exact(distance(toy, [0, 1], 2, warm, drafter))}")
 
 # %% [markdown]
@@ -973,7 +946,7 @@ display(Markdown(markdown(rows, ["T", "guesses", "fixed: the likeliest", "drawn 
 
 # %%
 # NBVAL_CHECK_OUTPUT
-from specdec_core.core.typical import threshold
+from specdec_core.core import threshold
 
 p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
 print(f"threshold {threshold(p):.3f}; delta exp(-H) = {threshold(p, epsilon=1.0):.3f}")
@@ -997,9 +970,8 @@ for name, rule in (("rejection sampling", verify), ("typical acceptance", Typica
 # %%
 # NBVAL_CHECK_OUTPUT
 def toy_distance(T, draw, rule):
-    drafter = toy_medusa(draw=draw)
-    drafter.sampling = Sampling(temperature=T)
-    return distance(toy, [0, 1], 2, drafter.sampling, drafter, rule)
+    sampling = Sampling(temperature=T)
+    return distance(toy, [0, 1], 2, sampling, toy_medusa(draw=draw, sampling=sampling), rule)
 
 
 rows = []
@@ -1070,12 +1042,12 @@ figures.save(fig, "03-typical", alt=alt, model=loaded)
 
 # %%
 def seeds(rule, draw):
-    """Four answers to one question at T = 1, and their tokens a forward."""
-    options = {"sampling": warm, "rule": rule, "max_new_tokens": 32, "stop": stop}
-    sampled = methods.Context(lm, tokenizer, sampling=warm, weights_hash=lambda: loaded.weights_hash)
-    drafter = methods.build(f"medusa:nodes=14,draw='{draw}'", sampled)
+    """Four answers to one question at T = 1: how many differ, and their tokens per forward."""
+    options = {"sampling": warm, "rule": rule, "max_new_tokens": 32, "stop": loaded.stop}
+    drafter = build(f"medusa:nodes=14,draw='{draw}'", Context(lm, sampling=warm))
     answers = [generate(lm, shortest, drafter, seed=seed, **options) for seed in range(4)]
-    return len({answer.tokens for answer in answers}), tau([answer.trace for answer in answers])
+    calls = sum(answer.trace.target_calls for answer in answers)
+    return len({answer.tokens for answer in answers}), sum(answer.trace.emitted for answer in answers) / calls
 
 
 shortest = min(prompts, key=len)
@@ -1113,20 +1085,9 @@ steps = {nodes: replay(order[:nodes], all_ranks) for nodes in SIZES}
 independent = {nodes: 1 + sum(worth(accuracy, path) for path in order[:nodes]) for nodes in SIZES}
 
 # %%
-def seconds(traces, *phases):
-    """Mean seconds of a step in these phases."""
-    total = sum(trace.seconds[phase] for trace in traces for phase in phases)
-    return total / sum(trace.target_calls for trace in traces)
-
-
-def pace(traces):
-    """Tokens a second of decoding."""
-    return sum(trace.emitted for trace in traces) / sum(trace.decode_seconds for trace in traces)
-
-
-around = seconds(raced[TREES[14]], "draft", "observe")
+around = race.steps(TREES[14]).draft_seconds  # mean seconds of a step
 predicted = {nodes: steps[nodes] * costs.t(1) / (costs.t(nodes + 1) + around) for nodes in SIZES}
-faster = {name: pace(traces) / pace(raced["autoregressive"]) for name, traces in raced.items()}
+faster = {name: race.row(name).decode_speedup for name in race.methods}
 clock = {nodes: faster[name] for nodes, name in TREES.items()}
 
 # %%
@@ -1135,7 +1096,7 @@ left.plot(SIZES, list(steps.values()), label="τ, replayed", **style.line(1))
 left.plot(SIZES, list(independent.values()), label="E, independent heads", **style.line(0))
 needed = [costs.break_even(nodes + 1) for nodes in SIZES]
 left.plot(SIZES, needed, label="needed: t(N + 1)/t(1)", **style.line(2))
-left.set(title="Tokens a forward", ylim=(0, 2 * max(steps.values())))
+left.set(title="Tokens per forward", ylim=(0, 2 * max(steps.values())))
 right.plot(SIZES, list(predicted.values()), label="τ t(1)/(t(N + 1) + heads)", **style.line(2))
 right.plot(list(clock), list(clock.values()), label="measured", **style.line(3) | {"linestyle": "none"})
 right.axhline(1, color="black", linestyle="--", linewidth=1)
@@ -1145,24 +1106,23 @@ for axes in (left, right):
     axes.set_xticks(SIZES, SIZES)
     axes.set_xlabel("N, nodes of the tree")
     axes.legend()
-alt = "Left: tokens a forward by the tree's nodes, and those needed to pay for them. Right: speed by nodes."
+alt = "Left: tokens per forward by the tree's nodes, and those needed to pay for them. Right: speed by nodes."
 figures.save(fig, "03-nodes", alt=alt, model=loaded)
 
 # %%
 from specdec_core.theory import best_tree
 
-shares = accuracy / np.maximum(1, accuracy.sum(1, keepdims=True))
-chosen = best_tree(shares, lambda q: costs.t(q) + around * (q > 1), max_nodes=64)
+chosen = best_tree(accuracy, lambda q: costs.t(q) + around * (q > 1), max_nodes=64)
 top = max(SIZES, key=predicted.get)
 gain = np.diff([steps[nodes] for nodes in SIZES])
-print("tokens a forward that each doubling of the tree adds:", *(f"{more:.2f}" for more in gain))
+print("tokens per forward that each doubling of the tree adds:", *(f"{more:.2f}" for more in gain))
 print(f"In steps: τ = {steps[64]:.2f} with 64 nodes, {steps[8]:.2f} with 8.")
-print(f"By this machine's t(q) the best of these sizes is N = {top}, {predicted[top]:.2f} times as fast as",
-      f"autoregressive decoding; with 64 nodes it is {predicted[64]:.2f}.")  # fmt: skip
+print(f"By this machine's t(q) the best of these sizes is N = {top}, {predicted[top]:.2f} times as fast as", end=" ")
+print(f"autoregressive decoding; with 64 nodes it is {predicted[64]:.2f}.")
 print(f"best_tree, from the heads' counts and t(q): {len(chosen.ranks)} nodes, {chosen.speedup:.2f} times.")
-one = 1e3 * seconds(raced["autoregressive"], "forward")
-print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms in the race:",
-      "where points on the right miss the line, look here first.")  # fmt: skip
+one = race.row("autoregressive").ms["forward"]
+print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms in the race:", end=" ")
+print("if points on the right miss the line, look here first.")
 
 # %% [markdown]
 # Each further node adds less to τ, as it must: nodes come in the order of their probability.
@@ -1175,14 +1135,13 @@ print(f"A forward of one row took {1e3 * costs.t(1):.1f} ms alone, {one:.1f} ms 
 
 # %%
 rows = []
-for name, traces in raced.items():
-    around, forward = 1e3 * seconds(traces, "draft", "observe"), 1e3 * seconds(traces, "forward")
+for name in race.methods:
+    around, forward = 1e3 * race.steps(name).draft_seconds, race.row(name).ms["forward"]
     times = f"{around:.1f} ms", f"{forward:.1f} ms", f"{faster[name]:.2f}"
-    rows.append([f"`{name}`", f"{tau(traces):.2f}", *times])
-display(Markdown(markdown(rows, ["method", "τ", "drafting, a step", "a forward", "times as fast"])))
-by_steps, by_clock = max(raced, key=lambda name: tau(raced[name])), max(faster, key=faster.get)
-print(f"Most tokens a forward: {by_steps}. Fastest: {by_clock}.",
-      "The two scoreboards agree." if by_steps == by_clock else "The two scoreboards disagree.")  # fmt: skip
+    rows.append([f"`{name}`", f"{tau[name]:.2f}", *times])
+display(Markdown(markdown(rows, ["method", "τ", "drafting per step", "one forward", "times as fast"])))
+by_steps, by_clock = max(tau, key=tau.get), max(faster, key=faster.get)
+print(f"Most tokens per forward: {by_steps}, {tau[by_steps]:.2f}. Fastest: {by_clock}, {faster[by_clock]:.2f} times.")
 
 # %% [markdown]
 # Drafting is not free on a small target.
