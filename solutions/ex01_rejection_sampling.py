@@ -16,11 +16,13 @@
 # %% [markdown]
 # # Exercises 01 · Rejection sampling
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Loops or arrays, numpy or torch: any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Loops or arrays, numpy or torch: any form that gives the right values passes.
+# No answer needs another one.
 #
-# The chapter is [01 · Rejection sampling](../chapters/01_rejection_sampling.ipynb). $p$ is the target's law, $q$ the draft's, both arrays of
-# shape $(V,)$.
+# The chapter is [01 · Rejection sampling](../chapters/01_rejection_sampling.ipynb).
+# $p$ is the target's law, $q$ the draft's, both arrays of shape $(V,)$.
 
 # %%
 import numpy as np
@@ -34,11 +36,13 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 2
 #
-# A token $x$ was drawn from $q$. With which probability may it be kept at most, if in the end tokens are to follow $p$? You are given the two
-# numbers $p(x)$ and $q(x) > 0$.
+# A token $x$ was drawn from $q$.
+# With which probability may it be kept at most, if in the end tokens are to follow $p$?
+# You are given the two numbers $p(x)$ and $q(x) > 0$.
 #
 # hint:
-# What is drafted and kept of $x$ must not exceed what is to be emitted of it, $p(x)$. And a probability has an upper limit of its own.
+# What is drafted and kept of $x$ must not exceed what is to be emitted of it, $p(x)$.
+# And a probability has an upper limit of its own.
 #
 # hint:
 # ```
@@ -58,31 +62,34 @@ check("01.1", accept)
 
 # %% [markdown] question="01.2"
 # title: The residual
-# objective: write down the law of the correction, its special case included
+# objective: write down the distribution of the correction, its special case included
 # prerequisite: 01, "The residual, backwards" and "The residual, forwards"
 # points: 2
 # difficulty: 2
 # minutes: 6
 #
-# After a rejection the correction is drawn from the residual law. Return it as an array of shape $(V,)$ that sums to one. If $p$ and $q$ are the
-# same law, nothing can be rejected; return $p$ then, so that rounding can do no harm.
+# After a rejection the correction is drawn from the residual law.
+# Return it as an array of shape $(V,)$ that sums to one.
+# If $p$ and $q$ are the same law, nothing can be rejected; return $p$ then, so that rounding can do no harm.
+# (A *law* is a distribution over the vocabulary.)
 #
 # hint:
-# Of each token, $\min(p, q)$ has been paid out by accepted drafts. What is still owed?
+# Of each token, accepted drafts have supplied $\min(p, q)$.
+# What is still missing?
 #
 # hint:
 # ```
-# owed   <- for each token: what p has more than q, or nothing
-# total  <- sum of owed
-# result <- owed in units of total; but p where total is zero
+# missing <- for each token: the excess of p over q, or nothing
+# total   <- sum of missing
+# result  <- missing in units of total; but p where total is zero
 # ```
 
 # %% answer="01.2"
 def residual(p, q):
     """The law of the correction after a rejection, from two laws of shape (V,)."""
     # BEGIN SOLUTION
-    owed = np.maximum(p - q, 0)
-    return owed / owed.sum() if owed.sum() > 0 else p.copy()
+    missing = np.maximum(p - q, 0)
+    return missing / missing.sum() if missing.sum() > 0 else p.copy()
     # END SOLUTION
 
 # %% check="01.2"
@@ -96,11 +103,13 @@ check("01.2", residual)
 # difficulty: 1
 # minutes: 3
 #
-# A token is drawn from $q$ and tested by the accept rule. What is the probability $\beta$ that it is kept, over all tokens that could be drawn?
+# A token is drawn from $q$ and tested by the accept rule.
+# What is the probability $\beta$ that it is kept, over all tokens that could be drawn?
 # Some tokens may have $q(x) = 0$: they are never drawn.
 #
 # hint:
-# A token is drafted with probability $q(x)$ and then kept with probability $\min(1, p(x)/q(x))$. Multiply before you add.
+# A token is drafted with probability $q(x)$ and then kept with probability $\min(1, p(x)/q(x))$.
+# Multiply before you add.
 #
 # hint:
 # ```
@@ -120,26 +129,32 @@ check("01.3", acceptance_rate)
 
 # %% [markdown] question="01.4"
 # title: One round
-# objective: put draw, test and correction together, so that what comes out follows p exactly
+# objective: put draw, test and correction together, so that the result follows p exactly
 # prerequisite: 01, "\"Lossless\" as a number"
 # points: 3
 # difficulty: 2
 # minutes: 10
 #
-# Draw a token from $q$, test it, and correct it if it is rejected. Return the pair `(token, accepted)`: the token to emit, and whether it was the draft.
+# A *round* is one drafted token with its test and, if needed, its correction.
+# Draw a token from $q$, test it, and correct it if it is rejected.
+# Return the pair `(token, accepted)`: the token to emit, and whether it was the draft.
 #
-# `rng` has two methods: `rng.pick(law)` returns an index drawn from a law, and `rng.uniform()` a number $u$ in $[0, 1)$ that you may compare, as in
-# `rng.uniform() < x`. The check goes through *every* way in which these draws can fall and adds up the probabilities, so that it knows the law
-# of your answer exactly. (Draw in no other way: it would not see it.)
+# `rng` has two methods: `rng.pick(law)` returns an index drawn from a law,
+# and `rng.uniform()` a number $u$ in $[0, 1)$ that you may compare, as in `rng.uniform() < x`.
+# The check goes through *every* outcome of these draws and adds up the probabilities,
+# so that it knows the law of your answer exactly.
+# (Draw in no other way: the check would not see it.)
 #
 # hint:
-# Three draws at most: the draft, the test, the correction. Only the first two happen always. The correction has a law of its own, see 01.2.
+# There are at most three draws: the draft, the test, the correction.
+# Only the first two always happen.
+# The correction has a law of its own, see 01.2.
 #
 # hint:
 # ```
 # x <- draw from q
 # if a fresh u is below min(1, p(x)/q(x)):  x is emitted, and it was the draft
-# otherwise: owed <- positive part of p - q;  emit a draw from owed, divided by its sum
+# otherwise: missing <- positive part of p - q;  emit a draw from missing, divided by its sum
 # ```
 
 # %% answer="01.4"
@@ -149,8 +164,8 @@ def one_round(p, q, rng):
     x = rng.pick(q)
     if rng.uniform() < min(1.0, p[x] / q[x]):
         return x, True
-    owed = np.maximum(p - q, 0)
-    return rng.pick(owed / owed.sum()), False
+    missing = np.maximum(p - q, 0)
+    return rng.pick(missing / missing.sum()), False
     # END SOLUTION
 
 # %% check="01.4"
@@ -164,14 +179,18 @@ check("01.4", one_round)
 # difficulty: 3
 # minutes: 15
 #
-# Now $\gamma$ drafts at once. `drafts[i]` was drawn from `q[i]`; the forward has given `p[i]`, the target's law at the same place, and one row
-# more, `p[gamma]`, the law behind the last draft. So `p` has shape $(\gamma + 1, V)$ and `q` has $(\gamma, V)$; $\gamma$ may be 0.
+# Now $\gamma$ drafts at once.
+# `drafts[i]` was drawn from `q[i]`; the forward has given `p[i]`, the target's law at the same place,
+# and one more row, `p[gamma]`, the law behind the last draft.
+# So `p` has shape $(\gamma + 1, V)$ and `q` has $(\gamma, V)$; $\gamma$ may be 0.
 #
-# Test the drafts in order. Return the list of the tokens to emit, between 1 and $\gamma + 1$ of them. `rng` is that of 01.4.
+# Test the drafts in order.
+# Return the list of the tokens to emit, between 1 and $\gamma + 1$ of them.
+# `rng` is that of 01.4.
 #
 # hint:
-# A step ends in one of two ways: at the first rejection, with a correction, or behind all drafts, with a bonus token. At that last place there was no
-# draft that could have been paid out.
+# A step ends in one of two ways: at the first rejection, with a correction, or behind all drafts, with a bonus token.
+# At that last place there was no draft that could have supplied a part of $p$.
 #
 # hint:
 # ```
@@ -187,8 +206,8 @@ def block(p, q, drafts, rng):
     # BEGIN SOLUTION
     for i, x in enumerate(drafts):
         if not rng.uniform() < p[i][x] / q[i][x]:
-            owed = np.maximum(p[i] - q[i], 0)
-            return [*drafts[:i], rng.pick(owed / owed.sum())]
+            missing = np.maximum(p[i] - q[i], 0)
+            return [*drafts[:i], rng.pick(missing / missing.sum())]
     return [*drafts, rng.pick(p[len(drafts)])]
     # END SOLUTION
 
@@ -197,18 +216,22 @@ check("01.5", block)
 
 # %% [markdown] question="01.6"
 # title: Find the mistake
-# objective: say which q the accept rule means once a temperature is in play
+# objective: say which q the accept rule means once a temperature is used
 # prerequisite: 01, "Temperature, top-k and top-p come first"
 # points: 2
 # difficulty: 2
 # minutes: 8
 #
-# The decoder below runs, never crashes, and writes plausible text. It is meant to sample from the target at the temperature `temperature`, which is above zero.
-# What it emits does not follow that law. Mend it; one line is enough. `settle(x, p, q)` is given to you and is right: it tests a token `x` that was drawn from `q`
-# against `p`, and returns it or a correction.
+# The decoder below runs, never crashes, and writes plausible text.
+# It is meant to sample from the target at the temperature `temperature`, which is above zero.
+# What it emits does not follow that law.
+# Mend the decoder; one line is enough.
+# `settle(x, p, q)` is given to you and is right:
+# it tests a token `x` that was drawn from `q` against `p`, and returns it or a correction.
 #
 # hint:
-# The theorem of the chapter says what $q$ is: not "the draft model's law" but the law from which *this* token was drawn.
+# The theorem of the chapter says what $q$ is:
+# not "the draft model's law" but the law from which *this* token was drawn.
 #
 # hint:
 # ```

@@ -16,10 +16,13 @@
 # %% [markdown]
 # # Exercises 02 · Draft models
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# Every token of a draft is accepted with probability $\alpha$, given that those before it were; $\gamma$ tokens are drafted in a step, and a call of the draft model takes $c$ times as long as one of the target.
+# Every token of a draft is accepted with probability $\alpha$, given that those before it were;
+# $\gamma$ tokens are drafted in a step, and a call of the draft model takes $c$ times as long as one of the target.
 
 # %%
 from specdec_core.classroom import check
@@ -32,7 +35,9 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 5
 #
-# How many tokens does a step write on average, the target's own included? Mind $\alpha = 1$. (For $\alpha = 0.8$ and $\gamma = 4$ there are two numbers that are often confused, 3.36 and 2.36.)
+# How many tokens does a step write on average, the target's own included?
+# Your answer must also hold for $\alpha = 1$.
+# (For $\alpha = 0.8$ and $\gamma = 4$ there are two numbers that are often confused, 3.36 and 2.36.)
 #
 # hint:
 # The expected number of accepted tokens is the sum over $i$ of the probability that at least $i$ are accepted.
@@ -61,10 +66,11 @@ check("02.1", expected_tokens)
 # difficulty: 2
 # minutes: 6
 #
-# By what factor is decoding faster than without a draft, if the target's forward over all drafts takes no longer than an ordinary one?
+# By what factor is decoding faster than without a draft,
+# if the target's forward over all drafts takes no longer than an ordinary one?
 #
 # hint:
-# Both numerator and denominator are those of one step: its tokens, and its time in units of an ordinary step.
+# Divide the tokens of one step by its time, in units of an ordinary step.
 #
 # hint:
 # ```
@@ -87,7 +93,7 @@ check("02.2", speedup)
 
 # %% [markdown] question="02.3"
 # title: The best γ
-# objective: choose a draft length, none at all among the choices
+# objective: choose a draft length, or none at all
 # prerequisite: 02, "The speedup, and the best γ"
 # points: 2
 # difficulty: 2
@@ -96,7 +102,8 @@ check("02.2", speedup)
 # Which $\gamma$ from 0 to `most` gives the largest speedup in the sense of 02.2?
 #
 # hint:
-# Try all of them. With which $\gamma$ is the speedup exactly 1?
+# Try all of them.
+# With which $\gamma$ is the speedup exactly 1?
 #
 # hint:
 # ```
@@ -125,11 +132,14 @@ check("02.3", best_gamma)
 # difficulty: 2
 # minutes: 9
 #
-# `accepted` says for each step how many of its $\gamma$ drafts were accepted, from the left. Return $\gamma$ numbers: the $i$-th is the share of the steps in which token $i$ was accepted among those in which it was
-# *tested*, that is, in which all before it were accepted. Where a depth was never tested, return 0.
+# `accepted` says for each step how many of its $\gamma$ drafts were accepted, from the left.
+# Return $\gamma$ numbers.
+# The $i$-th is the share of steps that accepted token $i$, among those that *tested* it,
+# that is, that accepted all tokens before it.
+# Where a depth was never tested, return 0.
 #
 # hint:
-# A step with three accepted drafts of four tested all four of them: three with success.
+# A step that accepted three of four drafts tested all four of them.
 #
 # hint:
 # ```
@@ -156,14 +166,18 @@ check("02.4", alpha_by_depth)
 # difficulty: 3
 # minutes: 10
 #
-# Before a step the draft model's cache holds all of the text but the last token. It reads that token, drafts, reads its own draft, drafts the next, until it has drafted $\gamma \ge 1$ tokens. Of these the target accepts the first $k$ and adds a token
-# of its own.
+# Before a step the draft model's cache holds all of the text but the last token.
+# It reads that token, drafts, reads its own draft, drafts the next, and so on,
+# until it has drafted $\gamma \ge 1$ tokens.
+# Of these the target accepts the first $k$ and adds a token of its own.
 #
-# Before the next step the cache must again hold a beginning of the text and nothing else. Return the pair `(cut, read)`: how many tokens have to be cut from its end, and how many tokens of the new text, *its last token included*, the draft model has to read before it can draft
-# again.
+# Before the next step the cache must again hold a beginning of the text and nothing else.
+# Return the pair `(cut, read)`: how many tokens have to be cut from its end,
+# and how many tokens of the new text, *its last token included*, the draft model has to read before it can draft again.
 #
 # hint:
-# How many of its own drafts has the draft model read? Write down cache and text for $\gamma = 2$ and $k$ = 0, 1, 2.
+# How many of its own drafts has the draft model read?
+# Write down cache and text for $\gamma = 2$ and $k$ = 0, 1, 2.
 #
 # hint:
 # ```

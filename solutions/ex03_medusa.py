@@ -16,10 +16,13 @@
 # %% [markdown]
 # # Exercises 03 · Multi-token prediction and Medusa
 #
-# Write the answer in the cell below each question, then run the cell that checks it. The check draws inputs by a seed and says what is wrong;
-# grading draws others. Any form that gives the right values passes. No answer needs another one.
+# Write the answer in the cell below each question, then run the cell that checks it.
+# The check draws inputs by a seed and says what is wrong; grading draws others.
+# Any form that gives the right values passes.
+# No answer needs another one.
 #
-# A draft tree is given by rows: row 0 is the root, the last token of the text; `parents[i]` is the row that row $i$ continues, always an earlier one, and `parents[0]` is −1.
+# A draft tree is given by rows: row 0 is the root, the last token of the text;
+# `parents[i]` is the row that row $i$ continues, always an earlier one, and `parents[0]` is −1.
 
 # %%
 import numpy as np
@@ -33,11 +36,14 @@ from specdec_core.classroom import check
 # difficulty: 2
 # minutes: 7
 #
-# `shares[i]` is the probability that the target chooses row $i$'s token, given that it has chosen those above it; `shares[0]` is 1. Siblings hold different tokens, so the target chooses at most one of them. How many tokens does a step
-# write on average, the target's own included?
+# `shares[i]` is the probability that the target chooses row $i$'s token,
+# given that it has chosen those above it; `shares[0]` is 1.
+# Siblings hold different tokens, so the target chooses at most one of them.
+# How many tokens does a step write on average, the target's own included?
 #
 # hint:
-# The walk through the tree reaches at most one row of each depth. With which probability does it reach row $i$?
+# The walk through the tree reaches at most one row of each depth.
+# With which probability does it reach row $i$?
 #
 # hint:
 # ```
@@ -67,11 +73,15 @@ check("03.1", expected_tokens)
 # difficulty: 3
 # minutes: 15
 #
-# Medusa's heads guess independently: `accuracy[i, r]` is the measured share of steps in which guess $r$ (0 the best) of head $i$ was right, an array of shape (heads, ranks). A node at depth $d$ is a path of $d$ ranks, one for each of the first $d$ heads; its worth is the
-# product of their accuracies. Return the `nodes` paths that are worth most, the best first, each as a list of ranks.
+# Medusa's heads guess independently: `accuracy[i, r]` is the measured share of steps in which guess $r$
+# (0 the best) of head $i$ was right, an array of shape (heads, ranks).
+# A node at depth $d$ is a path of $d$ ranks, one for each of the first $d$ heads;
+# its worth is the product of their accuracies.
+# Return the `nodes` paths that are worth most, the best first, each as a list of ranks.
 #
 # hint:
-# There are few enough paths to write all of them down: `itertools.product` lists those of one length. Why are the best ones a tree, whatever the accuracies?
+# There are few enough paths to write all of them down: `itertools.product` lists those of one length.
+# Why do the best ones form a tree, whatever the accuracies are?
 #
 # hint:
 # ```
@@ -105,11 +115,14 @@ check("03.2", best_paths)
 # difficulty: 2
 # minutes: 8
 #
-# One forward has given `best`: `best[i]` is the target's choice after row $i$ and all above it. Walk from the root: to the child that holds the target's choice, and on from there, as long as there is one. Return the tokens that the step emits. (Siblings hold
-# different tokens.)
+# One forward has given `best`: `best[i]` is the target's choice after row $i$ and all above it.
+# Walk from the root to the child that holds the target's choice, and on from there, as long as there is such a child.
+# Return the tokens that the step emits.
+# (Siblings hold different tokens.)
 #
 # hint:
-# At each row the target's choice is emitted in any case. What does a fitting child change?
+# At each row the target's choice is emitted, with or without a child that holds it.
+# What does such a child change?
 #
 # hint:
 # ```
@@ -141,8 +154,11 @@ check("03.3", walk)
 # difficulty: 2
 # minutes: 8
 #
-# Medusa's *typical acceptance* (Cai and others, 2024, arXiv:2401.10774) keeps a drafted token $x$ if $p(x) > \min(\epsilon,\ \delta\, e^{-H(p)})$, where $H(p) = -\sum_x p(x) \ln p(x)$ is the entropy of the target's law. Return for each token of
-# the vocabulary whether it would be kept. Some tokens may have $p(x) = 0$; they add nothing to the entropy.
+# Medusa's *typical acceptance* (Cai and others, 2024, arXiv:2401.10774) keeps a drafted token $x$
+# if $p(x) > \min(\epsilon,\ \delta\, e^{-H(p)})$.
+# Here $H(p) = -\sum_x p(x) \ln p(x)$ is the entropy of the target's law $p$, its distribution of the next token.
+# Return for each token of the vocabulary whether it would be kept.
+# Some tokens may have $p(x) = 0$; they add nothing to the entropy.
 #
 # hint:
 # $p \ln p$ goes to 0 with $p$, but a computer does not know that.
