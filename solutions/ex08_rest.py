@@ -22,7 +22,7 @@
 # No answer needs another one.
 #
 # The chapter is [08 · REST](../chapters/08_rest.ipynb).
-# A corpus is a list of token ids; a few dozen tokens are enough to get everything wrong that can be.
+# A corpus is a list of token ids; a few dozen tokens are enough for every mistake that can be made.
 
 # %%
 import numpy as np
@@ -37,7 +37,7 @@ from specdec_core.classroom import check
 # minutes: 5
 #
 # Return the places at which the suffixes of `tokens` begin, in the order of the sorted suffixes.
-# (Comparing whole suffixes is slow for a corpus, and right; the package uses a library.)
+# (Comparing whole suffixes is slow for a corpus, but right; the package uses a library.)
 #
 # hint:
 # Python compares two lists token by token, and a list that ends comes before one that goes on:
@@ -67,10 +67,10 @@ check("08.1", suffix_array)
 # minutes: 12
 #
 # `order` is the suffix array of `tokens`.
-# The suffixes that begin with `pattern` are neighbours in it: `order[lo:hi]`.
+# The suffixes that begin with `pattern` are neighbors in it: `order[lo:hi]`.
 # Return `(lo, hi)`, and `(0, 0)` if there is none.
-# Bisection takes a number of comparisons that grows with the logarithm of the corpus;
-# the check counts none, but try it.
+# With bisection the number of comparisons grows with the logarithm of the corpus;
+# the check does not count them, but try it.
 #
 # hint:
 # Compare the pattern with only as many tokens of a suffix as the pattern has.
@@ -109,9 +109,9 @@ check("08.2", find)
 # difficulty: 2
 # minutes: 7
 #
-# Of the last `max_n`, `max_n` − 1, …
-# `min_n` tokens of the context: how many is the largest number that occurs in the corpus as one piece?
-# Return it, or 0 if even `min_n` do not occur.
+# The last `n` tokens of the context, with `n` from `min_n` to `max_n`:
+# what is the largest `n` for which they occur in the corpus as one piece?
+# Return it, or 0 if not even the last `min_n` tokens occur.
 # The context may be shorter than `max_n`.
 #
 # hint:
@@ -148,10 +148,10 @@ check("08.3", match_length)
 # minutes: 12
 #
 # `continuations` are lists of tokens.
-# Every beginning of one of them, from one token on, is a node;
+# Every beginning of a continuation, of one token or more, is a node;
 # its weight is the number of continuations that begin with it.
 # Return the `c` heaviest nodes as a list of pairs `(prefix, weight)`, the heaviest first;
-# among equals the shorter first, then the one that is smaller in token order.
+# among equals the shorter comes first, then the one that is smaller in token order.
 # If there are fewer than `c`, return all.
 #
 # hint:
@@ -187,7 +187,7 @@ check("08.4", heaviest)
 # difficulty: 2
 # minutes: 7
 #
-# Row 0 is the root, and `parents[i]` the row that row $i$ continues, always an earlier one; `parents[0]` is −1.
+# Row 0 is the root, and `parents[i]` is the row that row $i$ continues, always an earlier one; `parents[0]` is −1.
 # Return the mask of tree attention, an array of truth values: `mask[i, j]` says whether row $i$ sees row $j$.
 #
 # hint:
@@ -196,7 +196,7 @@ check("08.4", heaviest)
 #
 # hint:
 # ```
-# for each row: start from it and go up, parent by parent, to the root; it sees every row on this way
+# for each row: start from it and go up, parent by parent, to the root; it sees every row on the way
 # ```
 
 # %% answer="08.5"

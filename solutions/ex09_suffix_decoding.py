@@ -36,9 +36,9 @@ from specdec_core.classroom import check
 # minutes: 5
 #
 # Return a dictionary:
-# for each token that stood right after an occurrence of `string` (a list of one token or more), how often it did.
+# for each token that stands right after an occurrence of `string` (a list of one token or more), how often it does.
 # Occurrences may overlap.
-# One at the very end of the text has no follower.
+# An occurrence at the very end of the text has no follower.
 #
 # hint:
 # In `7 7 7 7` the string `7 7` occurs three times, and twice something follows.
@@ -46,7 +46,7 @@ from specdec_core.classroom import check
 # hint:
 # ```
 # for each place from which the string and one token more fit:
-#     if the string stands there: count the token behind it
+#     if the string stands there: count the token after it
 # ```
 
 # %% answer="09.1"
@@ -71,8 +71,8 @@ check("09.1", followers)
 # difficulty: 1
 # minutes: 3
 #
-# After a match of `match` tokens a draft may have `factor` times as many nodes,
-# and `offset` more, in whole nodes, but never more than `most`.
+# After a match of `match` tokens a draft may have `factor` times as many nodes, plus `offset`,
+# rounded down to whole nodes, but never more than `most` and never fewer than none.
 # The offset may be negative.
 #
 # hint:
@@ -103,13 +103,15 @@ check("09.2", allowed)
 # difficulty: 3
 # minutes: 18
 #
-# `followers(path)` is the memory: for a tuple of tokens, the empty one at first,
+# `followers(path)` is the memory.
+# For a tuple of tokens, at first the empty one,
 # it returns a dictionary with the counts of what followed *the match and this path*.
-# A node is a path; its probability is the product, from the root down,
-# of the count of its token over the counts of all that followed.
+# A node is a path.
+# Its probability is the product, from the root down,
+# of the count of each token over the counts of all that followed there.
 #
-# Take the likeliest node that is open, again and again:
-# at first the followers of the match are open, and the followers of a node once it was taken.
+# Take the likeliest open node, again and again.
+# At first the followers of the match are open; when a node is taken, its followers open.
 # Leave out nodes less likely than `min_prob`.
 # Return at most `nodes` pairs `(path, probability)` in the order in which they were taken.
 #
@@ -156,7 +158,7 @@ check("09.3", grow)
 # `past` holds the answers that are remembered, the oldest first, each a list of tokens.
 # A new `answer` is added at the end.
 # Then the oldest go until there are at most `max_requests` answers *and* at most `max_tokens` tokens in all;
-# if the new one alone is too long, even that goes.
+# if the new one alone is too long, it goes too.
 # Return the list that is left, and do not change `past`.
 #
 # hint:

@@ -22,7 +22,8 @@
 # No answer needs another one.
 #
 # A step is a *hit* if the memory had a draft for it.
-# *Coverage* is the share of the steps that are hits; *regularity* the probability that a drafted token is accepted,
+# *Coverage* is the share of the steps that are hits.
+# *Regularity* is the probability that a drafted token is accepted,
 # given a hit and that all drafted tokens before it were accepted.
 
 # %%
@@ -36,8 +37,8 @@ from specdec_core.classroom import check
 # difficulty: 1
 # minutes: 6
 #
-# For each step of a run, `drafted` says how many tokens were drafted,
-# 0 if the memory had nothing, and `accepted` how many of them were accepted.
+# For each step of a run, `drafted` says how many tokens were drafted (0 if the memory had nothing),
+# and `accepted` how many of them were accepted.
 # Return the pair `(coverage, regularity)`, with the regularity of the *first* drafted token.
 # If nothing was ever drafted, the regularity is 0.
 #
@@ -65,7 +66,7 @@ def rates(drafted, accepted):
 check("10.1", rates)
 
 # %% [markdown] question="10.2"
-# title: Tokens a step
+# title: Tokens per step
 # objective: put coverage and regularity together
 # prerequisite: 05, "How long a suffix?"
 # points: 2
@@ -108,13 +109,13 @@ check("10.2", tokens_per_step)
 # difficulty: 3
 # minutes: 12
 #
-# All times in units of an ordinary step.
-# A lookup takes `lookup` and is made in every step.
+# All times are in units of an ordinary step.
+# Every step makes a lookup, which takes `lookup`.
 # A hit brings `a` accepted tokens on average besides the target's own, and its forward takes `r` $\ge 1$ instead of 1.
-# From which coverage on is decoding with the method at least as fast as without?
+# From which coverage on is decoding with the method at least as fast as without it?
 # Return the smallest such coverage; it may come out above 1.
-# If no coverage would do, return infinity, `float("inf")`.
-# If the lookup is free and a hit loses nothing, every coverage will do: return 0.
+# If no coverage is enough, return infinity, `float("inf")`.
+# If the lookup is free and a hit loses nothing, every coverage is enough: return 0.
 #
 # hint:
 # Tokens over time at coverage $h$ is $(1 + h a) / (1 + \mathrm{lookup} + h (r - 1))$.
@@ -151,23 +152,22 @@ check("10.3", break_even)
 # difficulty: 3
 # minutes: 15
 #
-# A run has been recorded, step by step:
-# `drafted` and `accepted` as in 10.1, and `times`, what the step took in units of an ordinary one (at least 1).
-# Its speed is all tokens over all time.
+# A run was recorded step by step: `drafted` and `accepted` are as in 10.1,
+# and `times` says what each step took in units of an ordinary step (at least 1).
+# The speed of the run is all tokens over all time.
 # Three improvements are on offer:
 #
-# - `"memory"`: a perfect memory;
-#   *every* step is a hit, and on average as the hits of this run were, in tokens and in time;
-# - `"agreement"`: perfect drafts; all that was drafted is accepted, in the same times;
+# - `"memory"`: a perfect memory; *every* step is a hit, with the mean tokens and the mean time of the hits of this run;
+# - `"agreement"`: perfect drafts; all drafted tokens are accepted, in the same times;
 # - `"forward"`: a free forward; the same tokens, and every step takes 1.
 #
-# Return the word for the one that would make the run fastest.
+# Return the word for the improvement that would make the run fastest.
 # (There is at least one hit, and no tie.)
 #
 # hint:
 # Each improvement gives the run another number of tokens or another time.
 # Write down the three speeds as formulas before you compare them.
-# How does a mean hit look?
+# What does a mean hit look like?
 #
 # hint:
 # ```

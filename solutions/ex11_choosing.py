@@ -36,12 +36,12 @@ from specdec_core.classroom import check
 #
 # For each step, `drafted` says how many tokens were drafted in a chain, and `accepted` how many of them were accepted.
 # A draft is tested from the left, up to the first token that is rejected.
-# Return the pair `(tau, rate)`: the tokens that a step writes on average, the target's own included;
-# and accepted tokens over *tested* tokens, 0 if none was tested.
+# Return the pair `(tau, rate)`: the mean number of tokens per step,
+# the target's own included, and accepted tokens over *tested* tokens (0 if none was tested).
 #
 # hint:
-# A draft of five tokens of which two were accepted has three tests behind it.
-# And one of which all five were?
+# If two of five drafted tokens were accepted, three were tested.
+# And if all five were accepted?
 #
 # hint:
 # ```
@@ -73,10 +73,10 @@ check("11.1", metrics)
 # `alphas[i]` is the probability that drafted token $i + 1$ is accepted given that those before it were;
 # `times[q - 1]` is $t(q)$ for $q = 1 \dots$ `len(alphas) + 1`.
 # Drafting itself costs nothing.
-# Which $\gamma$ from 0 to `len(alphas)` writes most tokens in a time?
+# Which $\gamma$ from 0 to `len(alphas)` writes most tokens per time?
 #
 # hint:
-# How many rows has the forward that tests γ drafts?
+# How many rows has the forward that tests γ drafted tokens?
 # And which entry of `times` is that?
 #
 # hint:
@@ -111,8 +111,8 @@ check("11.2", best_width)
 # minutes: 9
 #
 # $B$ sequences are decoded together.
-# Without drafts a step is one forward of $B$ rows and writes one token for each sequence;
-# with $\gamma$ drafts for every sequence it writes `tau` for each.
+# Without drafts a step is one forward of $B$ rows and writes one token per sequence;
+# with $\gamma$ drafted tokens for every sequence it writes `tau` tokens per sequence.
 # `t(q)` is a function.
 # Up to which $B$, from 1 to `most`, is drafting strictly faster?
 # Return the largest such $B$, or 0 if there is none.
@@ -142,7 +142,7 @@ check("11.3", largest_batch)
 
 # %% [markdown] question="11.4"
 # title: Lookup first
-# objective: combine two drafters so that the dear one runs only when it is needed
+# objective: combine two drafters so that the expensive one runs only when it is needed
 # prerequisite: 11, "Lookup first, a model when it misses"
 # points: 1
 # difficulty: 1

@@ -34,8 +34,8 @@ from specdec_core.classroom import check
 #
 # How far is it from `x` $> 0$ to the next larger number of a format whose significand has `bits` bits,
 # the leading one included?
-# (`x` is neither subnormal nor too large; it need not be a number of the format itself:
-# then the distance of the two numbers around it is meant.)
+# (`x` is neither subnormal nor too large.
+# If it is not a number of the format itself, return the distance of the two numbers around it.)
 #
 # hint:
 # Between $2^e$ and $2^{e+1}$ the numbers lie equally far apart.
@@ -44,7 +44,7 @@ from specdec_core.classroom import check
 # hint:
 # ```
 # e       <- the largest whole number with 2^e <= x
-# numbers from 2^e up to, and without, 2^(e+1): as many as the bits behind the leading one can write
+# numbers from 2^e up to, and without, 2^(e+1): as many as the bits after the leading one can write
 # spacing <- the way from 2^e to 2^(e+1), over that number
 # ```
 
@@ -71,10 +71,11 @@ check("12.1", spacing)
 # difficulty: 2
 # minutes: 10
 #
-# `gaps` are the differences between the two best logits at many tokens, all $\ge 0$;
-# `changes` say by how much such differences changed (with sign) when forwards of another shape were run, elsewhere.
-# The changes are small beside `within` and as often positive as negative.
-# Return the probability, a token, that the argmax turns, with $f(0)$ taken from the gaps below `within` (strictly).
+# `gaps` are the differences between the two best logits at many tokens, all $\ge 0$.
+# `changes` say by how much such differences changed (with sign) at other places,
+# when forwards of another shape were run.
+# The changes are small compared with `within`, and positive as often as negative.
+# Return the probability per token that the argmax turns, with $f(0)$ taken from the gaps (strictly) below `within`.
 #
 # hint:
 # The formula has two factors and a number.
@@ -90,7 +91,7 @@ check("12.1", spacing)
 
 # %% answer="12.2"
 def turn_rate(gaps, changes, within):
-    """Probability, a token, that a change turns the argmax."""
+    """Probability per token that a change turns the argmax."""
     # BEGIN SOLUTION
     density = sum(gap < within for gap in gaps) / (len(gaps) * within)
     size = sum(abs(change) for change in changes) / len(changes)
@@ -109,13 +110,13 @@ check("12.2", turn_rate)
 # minutes: 6
 #
 # `pairs` are pairs of answers to the same prompts, each a list of tokens.
-# Which share of the pairs has not parted within the first `n` $\ge 1$ tokens?
-# An answer that ends where the other goes on has parted from it;
+# Which share of the pairs has not diverged within the first `n` $\ge 1$ tokens?
+# An answer that ends where the other goes on has diverged from it;
 # two that ended earlier at the same place, with the same tokens, have not.
 #
 # hint:
 # One place decides about a pair.
-# What do you know about the tokens before it, and what about those behind it?
+# What do you know about the tokens before it, and what about those after it?
 #
 # hint:
 # ```
@@ -142,17 +143,17 @@ check("12.3", still_identical)
 # minutes: 10
 #
 # The cache holds `context` committed tokens in slots 0, 1, …;
-# the rows of a draft tree lie behind them in the order of the tree, row $i$ in slot `context` $+\, i$.
+# the rows of a draft tree lie after them in the order of the tree, row $i$ in slot `context` $+\, i$.
 # `parents[i]` is the parent of row $i$, and `parents[0]` $= -1$.
 # Which slots does attention have to read for `row`, and in which order,
 # so that its sums run as they would if the path to that row had been decoded token by token?
 #
 # hint:
-# Token by token, there would be no siblings, and every token would stand behind the one it continues.
+# Token by token, there would be no siblings, and every token would stand right after the one it continues.
 #
 # hint:
 # ```
-# path <- the row, its parent, the parent's parent, ... up to row 0; then turned round
+# path <- the row, its parent, the parent's parent, ... up to row 0; then reversed
 # all slots of the context, then those of the path
 # ```
 
