@@ -17,8 +17,8 @@
 # %% [markdown]
 # # 08 · REST
 #
-# > **The question of this chapter.** When the text itself holds no copy of what comes next,
-# > can a library of other texts stand in?
+# > **The question of this chapter.**
+# > When the text itself holds no copy of what comes next, can a library of other texts stand in?
 # > How do we find a suffix among millions of tokens in a small part of a forward's time?
 # > And when does the library know what the target will write?
 #

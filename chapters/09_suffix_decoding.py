@@ -17,8 +17,8 @@
 # %% [markdown]
 # # 09 · Suffix decoding
 #
-# > **The question of this chapter.** Whoever answers the same kind of request again
-# > and again has already written most of the next answer.
+# > **The question of this chapter.**
+# > Whoever answers the same kind of request again and again has already written most of the next answer.
 # > How can all of it be remembered?
 # > How long a draft does a match deserve, and which of several continuations goes first?
 # > And when is all that worth nothing?
@@ -447,6 +447,7 @@ def steps_of(prompt, answer, drafter):
     return steps
 
 
+# %%
 def through(session, drafter):
     """One drafter through all requests of a session: a list of steps for each."""
     return [steps_of(prompt, run.tokens, drafter) for prompt, run in zip(prompts[session], plain[session])]

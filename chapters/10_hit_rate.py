@@ -17,8 +17,8 @@
 # %% [markdown]
 # # 10 · The hit-rate model
 #
-# > **The question of this chapter.** Two numbers describe a method that looks up its drafts:
-# > how often it finds one, and how often the draft is right.
+# > **The question of this chapter.**
+# > Two numbers describe a method that looks up its drafts: how often it finds one, and how often the draft is right.
 # > Are they enough to say, before any race, how fast the method will be, and on which tasks it loses?
 #
 # **Afterwards you can**

@@ -17,8 +17,8 @@
 # %% [markdown]
 # # 11 · Choosing
 #
-# > **The question of this chapter.** Given a load, a machine and a batch:
-# > which of this book's methods should run, and with how long a draft?
+# > **The question of this chapter.**
+# > Given a load, a machine and a batch: which of this book's methods should run, and with how long a draft?
 # > And what would tell us later that the choice was wrong?
 #
 # **Afterwards you can**

@@ -17,7 +17,8 @@
 # %% [markdown]
 # # 12 · Lossless, really?
 #
-# > **The question of this chapter.** The theorem of this book is about distributions, and its proof uses real numbers.
+# > **The question of this chapter.**
+# > The theorem of this book is about distributions, and its proof uses real numbers.
 # > A computer rounds.
 # > Does a speculative run give the tokens of ordinary decoding?
 # > If not, how soon does it diverge from them, and is anything lost then?

@@ -164,7 +164,7 @@ def test_a_new_chapter_renews_the_links_of_its_neighbors_and_the_contents(tmp_pa
     assert again[:-1] == cells[:-1]
     assert again[-1].source == "---\n**Next:** [78 · More](78_more.ipynb) · [Contents](README.md)"
     listed = (source.parent / "README.md").read_text()
-    assert "- **[78 · More](78_more.ipynb)**\n  Is it long?\n  <br><sub>A part</sub>" in listed
+    assert "- **[78 · More](78_more.ipynb)**\n  Is it\n  long?\n  <br><sub>A part</sub>" in listed
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ else. They are no part of a source: a built notebook has them in a last cell of 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ _TITLE = re.compile(r"^# # (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^# > \*\*The question of this chapter\.\*\*((?:.*\n# >)*.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^# ## (.+)$", re.MULTILINE)
 _IN_EVERY_CHAPTER = {"Set up", "Pitfalls", "Summary", "Further reading"}
-_ABOUT = (
-    "An executable textbook on speculative decoding, and on its package `specdec_core`: several tokens are guessed "
-    "cheaply, and one forward of the large model checks them all. Numbers and figures come from runs made in their "
-    "chapter; those that come from a paper are labelled as quoted.\n\n"
-    "Begin with 00 and 01. The trained drafters (02 to 04) and the model-free ones (05 to 10) can be read in either "
-    "order. 11 compares all methods, and 12 asks what *lossless* means on a computer that rounds."
-)
+_ABOUT = """\
+An executable textbook on speculative decoding, and on its package `specdec_core`:
+several tokens are guessed cheaply, and one forward of the large model checks them all.
+Numbers and figures come from runs made in their chapter; those that come from a paper are labelled as quoted.
+
+Begin with 00 and 01.
+The trained drafters (02 to 04) and the model-free ones (05 to 10) can be read in either order.
+11 compares all methods, and 12 asks what *lossless* means on a computer that rounds."""
+_WIDTH = 110  # characters of a line, some of them of two bytes
 
 
 def title(source: Path) -> str:
@@ -53,9 +56,10 @@ def contents(sources: Sequence[Path]) -> str:
         text = source.read_text(encoding="utf-8")
         lines.append(f"- **[{title(source)}]({source.stem}.ipynb)**")
         if asked := _QUESTION.search(text):
-            lines.append("  " + " ".join(asked[1].replace("\n# >", " ").split()))
+            lines += [f"  {line.strip()}" for line in asked[1].split("\n# >") if line.strip()]
         if sections := [name.strip() for name in _SECTION.findall(text) if name.strip() not in _IN_EVERY_CHAPTER]:
-            lines.append(f"  <br><sub>{' · '.join(sections)}</sub>")
+            listed = f"<br><sub>{' · '.join(sections)}</sub>"
+            lines += textwrap.wrap(listed, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
     return "\n".join([*lines, "", "*Made from the chapters by* `make book`."]) + "\n"
 
 
