@@ -24,7 +24,7 @@ from specdec_core.measure import machine
 from specdec_core.measure.draft_cost import Drafting, drafting
 from specdec_core.measure.profiling import HEAD, OTHER, PYTHON
 from specdec_core.model.lm import CachedLM
-from specdec_core.race.workloads import encode, own
+from specdec_core.race import encode, own
 
 METHODS = "draft_model,draft_model:vocabulary=full,mtp,eagle"
 WIDTHS = {"method": 33, "K": 6, "ms/token": 12, "layers": 10, "projection": 12, "other": 8, "Python": 8,

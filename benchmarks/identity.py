@@ -25,7 +25,7 @@ from specdec_core.commands import options
 from specdec_core.core.engine import generate
 from specdec_core.core.stopping import Stop
 from specdec_core.drafters.methods import BASELINE, Context, build, check, split
-from specdec_core.race.workloads import encode, own, read_questions
+from specdec_core.race import encode, own, read_questions
 
 
 class Recorder:

@@ -16,7 +16,7 @@ import sys
 from specdec_core import compare, theory
 from specdec_core.commands import options
 from specdec_core.drafters.methods import BASELINE
-from specdec_core.race.workloads import own, read_questions
+from specdec_core.race import own, read_questions
 
 # (N, W, G), whether the prompt's n-grams are pooled, and the paper's speedup and S on MT-Bench (A100, 7B).
 PAPER = [

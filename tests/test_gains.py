@@ -13,12 +13,11 @@ from specdec_core.core.trace import Steps, Trace
 from specdec_core.drafters import REGISTRY, PromptLookup, methods
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
-from specdec_core.race import gains, halving
+from specdec_core.race import Question, gains, halving
 from specdec_core.race.gains import Gain
 from specdec_core.race.halving import Pace, Search, fit, variants
 from specdec_core.race.results import Race
 from specdec_core.race.rounds import Answer, Round
-from specdec_core.race.workloads import Question
 
 FLAT = Costs(0, 1, (1, 128), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
 STEEP = Costs(0, 1, (1, 128), (1.0, 128.0), (1.0, 128.0), (1.0, 128.0))

@@ -26,9 +26,8 @@ from specdec_core.model import fetch
 from specdec_core.model import loading as models
 from specdec_core.model.convert import convert
 from specdec_core.model.lm import CachedLM
-from specdec_core.race import bench, gguf_files, peers_llama_cpp
+from specdec_core.race import Question, bench, gguf_files, peers_llama_cpp
 from specdec_core.race.peers_llama_cpp import LlamaCppPeer, contestants
-from specdec_core.race.workloads import Question
 
 END = 2  # the id that ends an answer of the tiny model
 NAMES = ["llama.cpp:Q4_1", "llama.cpp:Q4_1:ngram_simple"]

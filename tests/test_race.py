@@ -15,9 +15,8 @@ from specdec_core.core.stopping import Stop
 from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import REGISTRY, PromptLookup
 from specdec_core.model.lm import CachedLM
-from specdec_core.race import bench, peers, record, tables
+from specdec_core.race import Question, bench, peers, record, tables
 from specdec_core.race.bench import BenchError
-from specdec_core.race.workloads import Question
 
 LOOKUP = "prompt_lookup"
 PEERS = ["transformers:greedy", "transformers:prompt_lookup"]

@@ -16,10 +16,9 @@ from specdec_core.drafters import REGISTRY, methods
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
 from specdec_core.model.lm import CachedLM
+from specdec_core.race import Question, recommendation
 from specdec_core.race import advice as words
-from specdec_core.race import recommendation
 from specdec_core.race.halving import SHARES
-from specdec_core.race.workloads import Question
 
 QUESTIONS = [
     Question("one", "echo", ("Hello hello",)),

@@ -6,17 +6,8 @@ from collections import Counter
 import pytest
 
 from specdec_core.model import fetch, manifest
-from specdec_core.race.questions import MULTI_TURN
-from specdec_core.race.workloads import (
-    FURTHER,
-    TASKS,
-    Question,
-    WorkloadError,
-    conversation,
-    encode,
-    own,
-    read_questions,
-)
+from specdec_core.race.questions import MULTI_TURN, Question, WorkloadError, read_questions
+from specdec_core.race.workloads import FURTHER, TASKS, conversation, encode, own
 
 # Prompt lengths in tokens of the default model, chat template and system message included. The grounded
 # tasks need something to copy from; the ungrounded ones must not have it.
@@ -177,7 +168,7 @@ def test_own_files_are_files_of_questions(tmp_path):
 @pytest.mark.parametrize(
     "data, says",
     [
-        (b"", ["holds no question", "one JSON object a line"]),
+        (b"", ["holds no question", "one JSON object per line"]),
         (b"\n \n\r\n", ["holds no question"]),
         (b'{"turns": ["a"', ["line 1", "not JSON", "at column 15", "expected one whole object"]),
         (f"{line()}\nhello".encode(), ["line 2", "not JSON"]),

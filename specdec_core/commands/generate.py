@@ -129,7 +129,8 @@ def _colored(out: TextIO) -> bool:
 
 
 def _prompt(given: str | None) -> str:
-    from ..race.workloads import WorkloadError, own
+    from ..race.questions import WorkloadError
+    from ..race.workloads import own
 
     if given is None:
         question = own(EXAMPLE_TASK, limit=1)[0]

@@ -113,7 +113,8 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
 def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
     """The questions, and where they come from."""
     from ..model.manifest import file_hash
-    from ..race.workloads import WorkloadError, own, read_questions
+    from ..race.questions import WorkloadError, read_questions
+    from ..race.workloads import own
 
     tasks = None
     if arguments.tasks is not None:

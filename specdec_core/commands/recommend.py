@@ -43,8 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..core.sampling import Sampling
     from ..drafters.methods import check, split
     from ..race.advice import ran
+    from ..race.questions import read_questions
     from ..race.recommendation import INTERRUPTED, recommend
-    from ..race.workloads import own, read_questions
+    from ..race.workloads import own
 
     for path in (arguments.out, arguments.json):
         if path is not None:

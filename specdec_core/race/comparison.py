@@ -27,8 +27,6 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-import torch
-
 from ..core.contract import Drafter, LanguageModel
 from ..core.null import NullDrafter
 from ..core.sampling import Sampling
@@ -38,9 +36,9 @@ from ..measure.context import context_for
 from ..measure.costs import Costs
 from ..model.lm import CachedLM
 from .bench import Bench, BenchError, Ours, check_room, divergences
+from .questions import Question
 from .results import Race
 from .rounds import Contestant
-from .workloads import Prompt, Question
 
 Asked = str | Sequence[int] | Question
 Method = str | Drafter | Callable[[], Drafter]
@@ -98,24 +96,22 @@ def compare(
         >>> [(row.method, row.target_calls, row.identical) for row in race.rows if row.task == "all"]
         [('autoregressive', 6, True), ('prompt_lookup:num_tokens=2', 2, True)]
     """
-    loaded = lm.loaded if isinstance(lm, CachedLM) else None
     sampling, rivals = sampling or Sampling(), rivals or {}
     makers = _makers(drafters, context_for(lm, sampling, costs))
     questions = _questions(prompts)
-    if not questions:
-        raise BenchError("there is no question to answer; give at least one.")
+    check_room(questions, lm, max_new_tokens)
     if max_new_tokens < 1 or repeats < 1:
         raise BenchError(f"max_new_tokens is {max_new_tokens} and repeats is {repeats}; expected at least 1 of each.")
     if rivals and not sampling.greedy:
         raise BenchError("another engine is raced in greedy decoding only; leave the temperature at 0.")
-    check_room(questions, lm, max_new_tokens)
-    options = {"sampling": sampling, "seed": seed, "stop": stop or Stop(loaded.stop_ids if loaded else ())}
-    device = lm.execution.device if isinstance(lm, CachedLM) else torch.device("cpu")
+    if stop is None:
+        stop = Stop(lm.loaded.stop_ids if isinstance(lm, CachedLM) and lm.loaded else ())
+    options = {"sampling": sampling, "seed": seed, "stop": stop}
 
-    def ours() -> dict[str, Ours]:
+    def ours() -> dict[str, Contestant]:
         return {name: Ours(lm, make(), options) for name, make in makers.items()}
 
-    bench = Bench(ours, rivals, max_new_tokens, loaded.tokenizer if loaded else None, device, seconds, clock)
+    bench = Bench(lm, ours, rivals, max_new_tokens, seconds, clock)
     race = bench.run(questions, repeats, sampling.greedy, progress)
     if race.greedy:
         race.divergences = divergences(race, lm)
@@ -123,37 +119,34 @@ def compare(
 
 
 def _makers(
-    drafters: Sequence[str] | Mapping[Hashable, Method], built_from: Context
+    drafters: Sequence[str] | Mapping[Hashable, Method], context: Context
 ) -> dict[Hashable, Callable[[], Drafter]]:
     """Label -> what makes a drafter, the baseline first."""
     named = drafters if isinstance(drafters, Mapping) else {name: name for name in drafters}
     check(method for method in named.values() if isinstance(method, str))
-    makers: dict[Hashable, Callable[[], Drafter]] = {BASELINE: NullDrafter}
-    for label, method in named.items():
-        if label != BASELINE:
-            makers[label] = _maker(method, built_from)
-    return makers
+    makers = {label: _maker(method, context) for label, method in named.items() if label != BASELINE}
+    return {BASELINE: NullDrafter, **makers}
 
 
-def _maker(method: Method, built_from: Context) -> Callable[[], Drafter]:
+def _maker(method: Method, context: Context) -> Callable[[], Drafter]:
     if isinstance(method, str):
-        return partial(build, method, built_from)
+        return partial(build, method, context)
     return method if callable(method) else lambda: method
 
 
-def _questions(prompts: Sequence[Asked] | Mapping[str, Sequence[Asked]]) -> list[Question | Prompt]:
+def _questions(prompts: Sequence[Asked] | Mapping[str, Sequence[Asked]]) -> list[Question]:
     by_task = prompts if isinstance(prompts, Mapping) else {None: prompts}
     return [
         _question(prompt, task, number) for task, some in by_task.items() for number, prompt in enumerate(some, start=1)
     ]
 
 
-def _question(prompt: Asked, task: str | None, number: int) -> Question | Prompt:
+def _question(prompt: Asked, task: str | None, number: int) -> Question:
     if isinstance(prompt, Question):
         return prompt if task is None else replace(prompt, task=task)
     task = "prompts" if task is None else task
     if isinstance(prompt, str):
         return Question(f"{task}-{number}", task, (prompt,))
     if isinstance(prompt, Sequence):
-        return Prompt(f"{task}-{number}", task, tuple(prompt))
+        return Question(f"{task}-{number}", task, ("",), tuple(prompt))
     raise BenchError(f"expected a text, a list of token ids or a Question for each prompt; got {prompt!r}.")

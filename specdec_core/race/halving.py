@@ -18,8 +18,8 @@ from ..drafters.methods import BASELINE
 from ..measure.costs import Costs
 from . import gains
 from .bench import WARMUP_PROMPT, WARMUP_TOKENS
+from .questions import Question
 from .results import Race
-from .workloads import Question
 
 SHARES = (0.25, 0.4, 0.95)  # of the time that is left when a pass begins
 MOST = 8  # methods in the second pass, besides the baseline

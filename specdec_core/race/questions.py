@@ -1,4 +1,4 @@
-"""A file of questions: one JSON object a line, in Spec-Bench's spelling of the fields or in ours."""
+"""A file of questions: one JSON object per line, in Spec-Bench's spelling of the fields or in ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec_core.base.errors import SpecdecError
+from ..base.errors import SpecdecError
 
 
 class WorkloadError(SpecdecError):
@@ -22,11 +22,13 @@ class Question:
         id: unique within its file.
         task: a name in `TASKS` for the own prompts; anything for a file of yours.
         turns: the user's messages in order, at least one.
+        ids: the token ids of a prompt that is not made of messages; ``turns`` is then one empty text.
     """
 
     id: str
     task: str
     turns: tuple[str, ...]
+    ids: tuple[int, ...] = ()
 
 
 # Spec-Bench (Xia et al. 2024, arXiv:2401.07851) keeps the categories of MT-Bench, of which its multi-turn
@@ -36,7 +38,7 @@ _MT_BENCH = ("writing", "roleplay", "reasoning", "math", "coding", "extraction",
 
 
 def read_questions(path: str | Path) -> list[Question]:
-    """The questions of a JSON Lines file: one JSON object a line, blank lines skipped.
+    """The questions of a JSON Lines file: one JSON object per line, blank lines skipped.
 
     Two spellings of the fields are read, each with `turns`, a list of the user's messages:
 
@@ -57,7 +59,7 @@ def read_questions(path: str | Path) -> list[Question]:
         >>> with open(path, "w") as file:
         ...     _ = file.write('{"question_id": 7, "category": "stem", "turns": ["Why?", "And then?"]}')
         >>> read_questions(path)
-        [Question(id='7', task='multi-turn conversation', turns=('Why?', 'And then?'))]
+        [Question(id='7', task='multi-turn conversation', turns=('Why?', 'And then?'), ids=())]
     """
     try:
         data = Path(path).read_bytes()
@@ -100,7 +102,7 @@ def parse_questions(data: bytes, name: str) -> list[Question]:
         line_of[question.id] = number
         questions.append(question)
     if not questions:
-        raise WorkloadError(f"{name} holds no question; expected one JSON object a line.")
+        raise WorkloadError(f"{name} holds no question; expected one JSON object per line.")
     return questions
 
 

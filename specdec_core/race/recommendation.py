@@ -27,14 +27,14 @@ from . import gains
 from .bench import check_room, room
 from .comparison import compare
 from .halving import SHARES, SHORTEST, Pace, Pass, Search, described, in_turns
+from .questions import Question
 from .results import Row
-from .workloads import Question
 
 INTERRUPTED = "it was interrupted"
 
 
 class RecommendError(SpecdecError):
-    """No recommendation can be made: nothing to run, nothing that runs, or no time."""
+    """No recommendation can be made: nothing that runs, or no time."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,16 @@ def recommend(
         clock: seconds.
 
     Raises:
-        RecommendError: no question, one that does not fit the context, no method that runs, or too little
-            time.
+        BenchError: no question, or one that does not fit the context.
+        RecommendError: no method that runs, or too little time.
         MethodError: for names that are not known.
         KeyboardInterrupt: before anything was measured.
     """
     begun = clock()
     sampling = sampling or Sampling()
     options = {"sampling": sampling, "seed": seed, "stop": Stop(lm.loaded.stop_ids)}
-    sizes = _sizes(questions, lm, max_new_tokens)
+    check_room(questions, lm, max_new_tokens)
+    sizes = {q.id: (room(q, lm.loaded.tokenizer, 0), len(q.turns)) for q in questions}
     prompt = lm.loaded.encode(questions[0].turns[0])
     usable, left_out = _runnable(names, context_for(lm, sampling, costs), prompt, options)
     runs = [generate(lm, prompt, max_new_tokens=n, **options).trace for n in (1, SHORTEST)]
@@ -232,11 +233,3 @@ def _pace(runs: Sequence[Trace]) -> Pace:
     """From autoregressive answers to one prompt; a moment that the machine was away is not to count."""
     prefill = min(trace.prefill_seconds / trace.prompt_length for trace in runs)
     return Pace(prefill, median(sum(step.seconds.values()) for trace in runs for step in trace.steps))
-
-
-def _sizes(questions: Sequence[Question], lm: CachedLM, max_new_tokens: int) -> dict[str, tuple[int, int]]:
-    """id -> (tokens of all turns, number of turns)."""
-    if not questions:
-        raise RecommendError("there is no question to answer; give at least one.")
-    check_room(questions, lm, max_new_tokens)
-    return {q.id: (room(q, lm.loaded.tokenizer, 0), len(q.turns)) for q in questions}

@@ -8,36 +8,28 @@ to `conversation`, which turns it into token ids, one call of the model per user
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
 
-from ..model.chat import encode
-from .questions import Question, WorkloadError, parse_questions, read_questions
-
-__all__ = [
-    "FURTHER", "TASKS", "Prompt", "Question", "Task", "Turn", "WorkloadError", "conversation", "encode", "own",
-    "read_questions",
-]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt of token ids; beside it there are `Question`s, whose turns are texts."""
-
-    id: str
-    task: str
-    ids: tuple[int, ...]
+from ..model.chat import Tokenizer, encode
+from .questions import Question, WorkloadError, parse_questions
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of work. `expect` is a guess with its reason, for the reader to check against a run."""
+    """One kind of work.
+
+    Attributes:
+        expect: a guess at what a lookup finds, with its reason, for the reader to check against a run.
+        on_request: whether it runs only if it is asked for by name: what a method remembers is outside the prompt.
+    """
 
     name: str
     description: str
     expect: str
+    on_request: bool
 
 
 @dataclass(frozen=True)
@@ -55,74 +47,10 @@ class Turn:
     answer_ids: list[int]
 
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            "summarize",
-            "Summarize an article of about 250 words.",
-            "Names and phrases of the article return in the summary: short copies, more of them the less the "
-            "model rephrases.",
-        ),
-        Task(
-            "edit_code",
-            "Make a small change to a Python function and return all of it.",
-            "Most of the answer stands in the prompt: long copies, broken at each change.",
-        ),
-        Task(
-            "complete_code",
-            "Continue a Python file whose beginning repeats an idiom.",
-            "The idiom returns with other names in it: copies of medium length, broken at each name.",
-        ),
-        Task(
-            "quote",
-            "Copy given passages of a document word for word.",
-            "The answer is one stretch of the prompt: long copies once its beginning is found.",
-        ),
-        Task(
-            "translate",
-            "Translate a short text from or into English, five languages.",
-            "Source and answer share little but names and numbers: few copies, unless a model with little "
-            "training in the language falls into repeating itself.",
-        ),
-        Task(
-            "chat",
-            "Three turns, the later ones asking to change what was answered before.",
-            "Later turns ask for earlier answers with a change: long copies from the second turn on, as far "
-            "as the model keeps to what it said.",
-        ),
-        Task(
-            "math",
-            "Solve a word problem.",
-            "The numbers and nouns of the problem return, the reasoning between them does not: short copies.",
-        ),
-        Task(
-            "write",
-            "Write a short piece freely from one sentence.",
-            "The prompt holds next to nothing of the answer: copies only of what the model itself has just "
-            "written.",
-        ),
-    )
-}
-
-# Tasks for one method's sake, asked for by name: what it remembers is outside the prompt.
-FURTHER: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            "session",
-            "Eight requests of one kind, one after another, as an agent sends them.",
-            "Each answer has the structure of the answers before it, which no prompt shows: long copies for a method "
-            "that remembers earlier requests, short ones for one that reads the prompt alone.",
-        ),
-        Task(
-            "write_code",
-            "Write a common Python function from its signature.",
-            "The prompt holds little of the answer, other people's code much of its idioms: short copies from a "
-            "datastore of code, next to none from the prompt.",
-        ),
-    )
-}
+_LINES = (files(__package__) / "tasks.jsonl").read_text(encoding="utf-8").splitlines()
+KNOWN = {task.name: task for task in (Task(**json.loads(line)) for line in _LINES)}
+TASKS = {name: task for name, task in KNOWN.items() if not task.on_request}
+FURTHER = {name: task for name, task in KNOWN.items() if task.on_request}
 
 
 def own(tasks: str | Iterable[str] | None = None, limit: int | None = None) -> list[Question]:
@@ -141,13 +69,12 @@ def own(tasks: str | Iterable[str] | None = None, limit: int | None = None) -> l
     """
     wanted = TASKS if tasks is None else [tasks] if isinstance(tasks, str) else tasks
     names = list(dict.fromkeys(wanted))
-    known = {**TASKS, **FURTHER}
-    if unknown := [name for name in names if name not in known]:
-        raise WorkloadError(f"no task {', '.join(map(repr, unknown))}; choose from: {', '.join(known)}.")
+    if unknown := [name for name in names if name not in KNOWN]:
+        raise WorkloadError(f"no task {', '.join(map(repr, unknown))}; choose from: {', '.join(KNOWN)}.")
     if not names:
-        raise WorkloadError(f"no task was chosen; choose from: {', '.join(known)}.")
+        raise WorkloadError(f"no task was chosen; choose from: {', '.join(KNOWN)}.")
     if limit is not None and limit < 1:
-        raise WorkloadError(f"limit is {limit}; expected at least 1 question a task, or None for all.")
+        raise WorkloadError(f"limit is {limit}; expected at least 1 question per task, or None for all.")
     folder = files(__package__) / "prompts"
     return [
         question
@@ -158,7 +85,7 @@ def own(tasks: str | Iterable[str] | None = None, limit: int | None = None) -> l
 
 def conversation(
     question: Question,
-    tokenizer: Any,
+    tokenizer: Tokenizer | None,
     answer: Callable[[list[int]], Sequence[int]],
     system: str | None = None,
 ) -> Iterator[Turn]:
@@ -168,7 +95,7 @@ def conversation(
     would send it; the ids of that text may differ from the ids that were generated.
 
     Args:
-        question: its turns are asked in order.
+        question: its turns are asked in order; one of token ids has a single turn, and needs no tokenizer.
         tokenizer: of transformers; see `encode`.
         answer: from the ids of a prompt, (L,), to the ids of the new tokens only, (n,).
         system: the system message.
@@ -191,7 +118,8 @@ def conversation(
     """
     answers: list[str] = []
     for index in range(len(question.turns)):
-        prompt_ids = encode(question.turns[: index + 1], tokenizer, system, answers)
+        prompt_ids = list(question.ids) or encode(question.turns[: index + 1], tokenizer, system, answers)
         answer_ids = [int(token) for token in answer(list(prompt_ids))]
-        answers.append(tokenizer.decode(answer_ids, skip_special_tokens=True).strip())
         yield Turn(index, prompt_ids, answer_ids)
+        if index + 1 < len(question.turns):
+            answers.append(tokenizer.decode(answer_ids, skip_special_tokens=True).strip())
