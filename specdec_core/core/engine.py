@@ -87,8 +87,18 @@ def generate(
         >>> generate(lm, [0], max_new_tokens=4).tokens
         (1, 2, 0, 1)
     """
-    options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "stop": stop, "seed": seed}
-    run = Run(lm, prompt, drafter, **options, max_nodes=max_nodes, rule=rule, rngs=rngs)
+    run = Run(
+        lm,
+        prompt,
+        drafter,
+        max_new_tokens=max_new_tokens,
+        sampling=sampling,
+        stop=stop,
+        seed=seed,
+        max_nodes=max_nodes,
+        rule=rule,
+        rngs=rngs,
+    )
     for _ in run:
         pass
     return run.result()

@@ -37,7 +37,8 @@ class Recorded:
         [(4, (2, 3, 1, 2)), (4, (9,)), (1, (9,))]
     """
 
-    vocab_size, max_length, bos_id = UNKNOWN + 1, 1 << 20, None
+    vocab_size, max_length = UNKNOWN + 1, 1 << 20
+    bos_id: int | None = None
 
     def __init__(self, prompt: Sequence[int], answer: Sequence[int], states: torch.Tensor | None = None):
         self.prompt, self.answer, self.states = list(prompt), list(answer), states
@@ -56,7 +57,7 @@ class Recorded:
                 "the drafter reads the target's hidden states, and none are recorded; give `Recorded` its states."
             )
         self.length = len(ids)
-        return self.states[: len(ids)] if needs_hidden else None
+        return self.states[: len(ids)] if needs_hidden and self.states is not None else None
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """The token after each row that repeats the record, and `UNKNOWN` after the others."""

@@ -8,8 +8,11 @@ for every way its draws can fall and adds up the probabilities: the exact law of
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import numpy as np
+
+Outcome = TypeVar("Outcome", bound=Hashable)
 
 
 class Rng:
@@ -71,7 +74,8 @@ class _Branching:
     """Stands in for `Rng`: follows a prescribed list of branches, then always the first open one."""
 
     def __init__(self, prescribed: list[int]):
-        self._prescribed, self.taken, self.weight = prescribed, [], 1.0
+        self._prescribed, self.weight = prescribed, 1.0
+        self.taken: list[int] = []
         self.widths: list[int] = []
 
     def branch(self, probabilities: list[float]) -> int:
@@ -91,7 +95,7 @@ class _Branching:
         return int(support[self.branch(list(law[support] / law.sum()))])
 
 
-def enumerate_law(run: Callable[[_Branching], Hashable], limit: int = 2_000_000) -> dict[Hashable, float]:
+def enumerate_law(run: Callable[[_Branching], Outcome], limit: int = 2_000_000) -> dict[Outcome, float]:
     """The exact law of ``run(rng)``, found by running it once for every outcome of its draws.
 
     Args:
@@ -107,7 +111,7 @@ def enumerate_law(run: Callable[[_Branching], Hashable], limit: int = 2_000_000)
     >>> enumerate_law(lambda rng: rng.uniform() < 0.25)
     {True: 0.25, False: 0.75}
     """
-    law: dict[Hashable, float] = {}
+    law: dict[Outcome, float] = {}
     prescribed: list[int] = []
     for _ in range(limit):
         rng = _Branching(prescribed)
@@ -123,7 +127,7 @@ def enumerate_law(run: Callable[[_Branching], Hashable], limit: int = 2_000_000)
     raise RuntimeError(f"more than {limit} outcomes; use a smaller vocabulary, tree or length")
 
 
-def total_variation(a: dict[Hashable, float], b: dict[Hashable, float]) -> float:
+def total_variation(a: dict[Outcome, float], b: dict[Outcome, float]) -> float:
     """Half the L1 distance of two laws given as mappings.
 
     >>> total_variation({"x": 0.5, "y": 0.5}, {"x": 1.0})

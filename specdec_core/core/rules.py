@@ -205,7 +205,8 @@ def _matched(tree: DraftTree, node: int, y: int, probability: Callable[[int], fl
 
 def _drawn(law: np.ndarray, tree: DraftTree, node: int, rng: Rng) -> tuple[list[Trial], int]:
     """Children that were drawn from q: each is tested against what the ones before it left of the target's law."""
-    trials, children, rejected = [], tree.children(node), None
+    trials: list[Trial] = []
+    children, rejected = tree.children(node), None
     if not children:
         return trials, rng.pick(law)
     if tree.q is None:

@@ -40,7 +40,6 @@ class TableLM:
         self.table, self.order = logits, logits.ndim - 1
         self.vocab_size, self.max_length = logits.shape[-1], max_length
         self._tokens: list[int] = []
-        self._tree: DraftTree | None = None
 
     @classmethod
     def random(cls, vocab_size: int, order: int = 1, seed: int = 0, scale: float = 1.5) -> TableLM:
@@ -77,7 +76,7 @@ class TableLM:
         return torch.from_numpy(self.table.reshape(-1, self.vocab_size).T)[ids]
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
-        self._tokens, self._tree = [int(i) for i in ids], None
+        self._tokens = [int(i) for i in ids]
         return self._states([ids[: i + 1] for i in range(len(ids))]) if needs_hidden else None
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
@@ -92,10 +91,8 @@ class TableLM:
 
     def commit(self, path: Sequence[int]) -> None:
         self._tokens += self._tree.tokens[list(path)].tolist()
-        self._tree = None
 
     def rewind(self, length: int) -> None:
         if not 0 <= length <= self.length:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
         del self._tokens[length:]
-        self._tree = None

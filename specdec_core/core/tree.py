@@ -46,7 +46,7 @@ class DraftTree:
     parents: np.ndarray
     draw: str = "point"
     q: np.ndarray | None = None
-    candidate: np.ndarray = field(default=None)  # type: ignore[assignment]
+    candidate: np.ndarray = field(default=None)  # type: ignore[assignment, arg-type]
 
     def __post_init__(self):
         tokens = np.asarray(self.tokens, dtype=np.int64)
