@@ -351,7 +351,7 @@ def test_an_unknown_peer_is_refused(specdec, capsys):
 def test_an_engine_is_not_asked_to_sample(fake, tiny):
     rivals = contestants([tiny[0]], 64)
     with pytest.raises(bench.BenchError, match="greedy decoding only"):
-        compare(opened(tiny[1]), QUESTIONS, [], sampling=Sampling(temperature=1.0), rivals=rivals)
+        compare(opened(tiny[1]), ["Hi"], [], max_new_tokens=4, sampling=Sampling(temperature=1.0), rivals=rivals)
 
 
 # The package itself

@@ -1,7 +1,6 @@
 """A race: the order of the runs, what each answer is compared with, and what is left after Ctrl-C."""
 
 import json
-from datetime import datetime
 
 import interrupts
 import pytest
@@ -128,12 +127,9 @@ def test_the_peer_decodes_plainly_whatever_the_model_would_default_to(loaded):
 
 def test_the_peers_prompt_lookup_gets_our_settings(loaded):
     ours = ["autoregressive", f"{LOOKUP}:num_tokens=4,max_n=2", LOOKUP]
-    assert peers.contestants(loaded, ours)[PEERS[1]].settings == {
-        "prompt_lookup_num_tokens": 4,
-        "max_matching_ngram_size": 2,
-    }
-    default = peers.contestants(loaded)[PEERS[1]].settings
-    assert default == {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": PromptLookup().max_n}
+    for names, tokens, longest in ((ours, 4, 2), ((), 10, PromptLookup().max_n)):
+        given = peers.contestants(loaded, names)[PEERS[1]].settings
+        assert (given["prompt_lookup_num_tokens"], given["max_matching_ngram_size"]) == (tokens, longest)
 
 
 def test_a_divergence_names_the_place_the_tokens_and_the_gap(run, loaded):
@@ -310,8 +306,7 @@ def test_no_round_begins_that_would_end_late(run, seconds, rounds):
 
 
 def made(race):
-    nothing = {"machine": {}, "model": {}, "settings": {}, "argv": [], "commit": None}
-    return record.make(race, date=datetime(2020, 1, 1), **nothing)
+    return record.body(race, {})
 
 
 def test_a_conversation_cut_short_keeps_the_turns_that_were_answered(run):

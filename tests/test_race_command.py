@@ -85,7 +85,7 @@ def test_the_command_leaves_table_figure_and_record(specdec, questions_file, tmp
         "83",
     ]
     assert len(settings["questions"]["sha256"]) == 64
-    assert settings["threads"] == 1 and settings["repeats"] == 2 and settings["seed"] == 0
+    assert made["model"]["threads"] == 1 and settings["repeats"] == 2 and settings["seed"] == 0
     assert settings["methods"][LOOKUP] == {"num_tokens": 10, "max_n": 3, "min_n": 1, "match": "last"}
     assert settings["peers"][PEERS[1]]["max_matching_ngram_size"] == 3
     assert len(made["model"]["weights_hash"]) == 64 and made["model"]["dtype"] == "float32"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from errno import EISDIR
 from pathlib import Path
@@ -12,12 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
 
 if TYPE_CHECKING:
-    from ..core.sampling import Sampling
-    from ..model.lm import CachedLM
     from ..model.loaded import LoadedModel
-    from ..race.questions import Question
-    from ..race.results import Race, Row
-    from ..race.rounds import Contestant
+    from ..race import Contestant, Question, Row
 
 QUICK = {"limit": 1, "max_new_tokens": 48}
 USUAL = {"limit": None, "max_new_tokens": 128}
@@ -26,41 +23,54 @@ TRANSFORMERS, LLAMA_CPP = PEERS = ("transformers", "llama.cpp")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--methods", default="autoregressive,prompt_lookup", metavar="LIST",
+        "--methods",
+        default="autoregressive,prompt_lookup",
+        metavar="LIST",
         help="separated by commas, with settings such as prompt_lookup:num_tokens=5,max_n=2 "
         "(default: autoregressive,prompt_lookup)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--peer", type=_peers, default=(), metavar="LIST",
+        "--peer",
+        type=_peers,
+        default=(),
+        metavar="LIST",
         help="transformers: its own greedy and prompt-lookup generation, and its assisted one if draft_model is raced; "
         "llama.cpp (`pip install xllamacpp`): greedy, and its n-gram lookup if prompt_lookup is raced, by quantisation "
         "of the weights; or both, separated by a comma",
-    )  # fmt: skip
-    parser.add_argument(
-        "--gguf", type=Path, metavar="FILE", help="the model for llama.cpp (default: the default model's own file, "
-        "and the same weights in the race's dtype)",
-    )  # fmt: skip
-    what = parser.add_argument_group("questions")
-    what.add_argument("--tasks", metavar="LIST", help="separated by commas; session and write_code, for methods that "
-                      "remember, run only if named (default: all others)")  # fmt: skip
-    what.add_argument("--limit", type=positive, help="at most this many questions a task (default: all)")
-    what.add_argument(
-        "--questions", type=Path, metavar="FILE", help="JSON Lines, in Spec-Bench's format or ours"
     )
+    parser.add_argument(
+        "--gguf",
+        type=Path,
+        metavar="FILE",
+        help="the model for llama.cpp (default: the default model's own file, "
+        "and the same weights in the race's dtype)",
+    )
+    what = parser.add_argument_group("questions")
+    what.add_argument(
+        "--tasks",
+        metavar="LIST",
+        help="separated by commas; session and write_code, for methods that "
+        "remember, run only if named (default: all others)",
+    )
+    what.add_argument("--limit", type=positive, help="at most this many questions a task (default: all)")
+    what.add_argument("--questions", type=Path, metavar="FILE", help="JSON Lines, in Spec-Bench's format or ours")
     what.add_argument("--quick", action="store_true", help="1 question a task, answers of 48 tokens")
     how = parser.add_argument_group("run")
     how.add_argument("--max-new-tokens", type=positive, metavar="N", help="of an answer (default: 128)")
     how.add_argument("--repeats", type=positive, default=3, metavar="N", help="of everything (default: 3)")
-    how.add_argument("--minutes", type=minutes, metavar="N", help="to spend at most; the questions then take turns "
-                     "by task, and what does not fit is left out (default: as long as it takes)")  # fmt: skip
+    how.add_argument(
+        "--minutes",
+        type=minutes,
+        metavar="N",
+        help="to spend at most; the questions then take turns "
+        "by task, and what does not fit is left out (default: as long as it takes)",
+    )
     how.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     how.add_argument("--seed", type=natural, default=0, help="default: 0")
     add_model_arguments(parser)
     where = parser.add_argument_group("results")
     where.add_argument("--out", type=Path, metavar="FOLDER", help="default: race-DATE-TIME here")
-    where.add_argument(
-        "--json", type=Path, metavar="FILE", help="the record's place (default: race.json in FOLDER)"
-    )
+    where.add_argument("--json", type=Path, metavar="FILE", help="the record's place (default: race.json in FOLDER)")
 
 
 def _peers(text: str) -> tuple[str, ...]:
@@ -72,7 +82,9 @@ def _peers(text: str) -> tuple[str, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..base.extras import needs
-    from ..measure.machine import commit, describe
+    from ..core.sampling import Sampling
+    from ..measure.kept_costs import kept_or_none
+    from ..race import compare, record
     from ..race.halving import in_turns
 
     needs("race", "ipywidgets", "matplotlib")  # now, rather than when the race is over
@@ -81,14 +93,28 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     methods, questions, source = _methods(arguments), *_questions(arguments)
-    if arguments.minutes:
-        questions = in_turns(questions)
     folder = arguments.out or Path(f"race-{date:%Y%m%d-%H%M%S}")
     made = _make_room(folder, arguments.json)
     try:
-        loaded, race, settings = _race(arguments, methods, questions)
-        settings["questions"] = source
-        content = _record(arguments, race, loaded, settings, date, describe(loaded.device), commit())
+        loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
+        rivals = _rivals(arguments, methods, questions, loaded)
+        sampling, costs = Sampling(temperature=arguments.temperature), kept_or_none(lm)
+        race = compare(
+            lm,
+            in_turns(questions) if arguments.minutes else questions,
+            methods,
+            max_new_tokens=arguments.max_new_tokens,
+            repeats=arguments.repeats,
+            sampling=sampling,
+            seed=arguments.seed,
+            rivals=rivals,
+            costs=costs,
+            seconds=60 * arguments.minutes if arguments.minutes else None,
+            progress=True,
+        )
+        settings = {"questions": source, **_settings(arguments, methods, rivals)}
+        settings |= {"sampling": asdict(sampling), "costs": costs.to_json() if costs else None}
+        content = {**record.head(lm, arguments.argv, date), **record.body(race, settings)}
         return _leave(content, race.rows, folder, arguments.json)
     finally:
         if made and not any(folder.iterdir()):
@@ -110,7 +136,7 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
     return check(split(arguments.methods))
 
 
-def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]]:
+def _questions(arguments: argparse.Namespace) -> tuple[list[Question], dict[str, Any]]:
     """The questions, and where they come from."""
     from ..model.manifest import file_hash
     from ..race.questions import WorkloadError, read_questions
@@ -125,48 +151,13 @@ def _questions(arguments: argparse.Namespace) -> tuple[list[Any], dict[str, Any]
     everything = read_questions(arguments.questions)
     known = list(dict.fromkeys(question.task for question in everything))
     if unknown := [task for task in tasks or [] if task not in known]:
-        raise WorkloadError(
-            f"{arguments.questions} has no task {', '.join(map(repr, unknown))}; "
-            f"choose from: {', '.join(known)}."
-        )
+        names = ", ".join(map(repr, unknown))
+        raise WorkloadError(f"{arguments.questions} has no task {names}; choose from: {', '.join(known)}.")
     found = []
     for task in known if tasks is None else tasks:
         found += [question for question in everything if question.task == task][: arguments.limit]
-    digest = file_hash(arguments.questions)
-    return found, {
-        "source": arguments.questions.name,
-        "sha256": digest,
-        "ids": [question.id for question in found],
-    }
-
-
-def _race(
-    arguments: argparse.Namespace, methods: list[str], questions: list[Question]
-) -> tuple[LoadedModel, Race, dict[str, Any]]:
-    """The loaded model, the race run on it, and its settings."""
-    from ..core.sampling import Sampling
-    from ..measure.kept_costs import kept_or_none
-    from ..race.comparison import compare
-
-    loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
-    rivals = _rivals(arguments, methods, questions, loaded)
-    sampling = Sampling(temperature=arguments.temperature)
-    costs = kept_or_none(lm)
-    result = compare(
-        lm,
-        questions,
-        methods,
-        max_new_tokens=arguments.max_new_tokens,
-        repeats=arguments.repeats,
-        sampling=sampling,
-        seed=arguments.seed,
-        rivals=rivals,
-        costs=costs,
-        seconds=60 * arguments.minutes if arguments.minutes else None,
-        progress=True,
-    )
-    settings = _settings(arguments, methods, loaded, lm, sampling, rivals)
-    return loaded, result, {**settings, "costs": costs.to_json() if costs else None}
+    source = {"source": arguments.questions.name, "sha256": file_hash(arguments.questions)}
+    return found, {**source, "ids": [question.id for question in found]}
 
 
 def _rivals(
@@ -186,59 +177,19 @@ def _rivals(
     return rivals | peers_llama_cpp.contestants(files, context, methods)
 
 
-def _settings(
-    arguments: argparse.Namespace,
-    methods: list[str],
-    loaded: LoadedModel,
-    lm: CachedLM,
-    sampling: Sampling,
-    rivals: dict[str, Contestant],
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    import torch
-
+def _settings(arguments: argparse.Namespace, methods: list[str], rivals: dict[str, Contestant]) -> dict[str, Any]:
     from ..drafters.methods import settings
     from ..race.bench import WARMUP_TOKENS
-    from ..race.peers import PREFIX
 
-    theirs = {"attention": loaded.model.config._attn_implementation, "other": "transformers' defaults"}
     return {
         "methods": {name: settings(name) for name in methods},
-        "peers": {
-            name: {**rival.settings, **(theirs if name.startswith(PREFIX) else {})} for name, rival in rivals.items()
-        },
+        "peers": {name: rival.settings for name, rival in rivals.items()},
         "max_new_tokens": arguments.max_new_tokens,
         "repeats": arguments.repeats,
         "minutes": arguments.minutes,
-        "sampling": asdict(sampling),
         "seed": arguments.seed,
-        "numerics": lm.numerics,
-        "invariant_shape": asdict(lm.shape) if lm.shape else None,
-        "execution": lm.why,
-        "threads": torch.get_num_threads(),
         "warmup_tokens": WARMUP_TOKENS,
-        "stop_ids": sorted(loaded.stop_ids),
     }
-
-
-def _record(arguments, race, loaded, settings, date, machine, commit) -> dict[str, Any]:
-    from ..race import record
-
-    model = {
-        "name": record.home_hidden(loaded.name),
-        "label": loaded.label,
-        "architecture": type(loaded.model).__name__,
-        "parameters": loaded.parameters,
-        "weights_hash": loaded.weights_hash,
-        "dtype": str(loaded.dtype).removeprefix("torch."),
-        "device": str(loaded.device),
-        "why": loaded.why,
-    }
-    argv = ["specdec", *map(record.home_hidden, arguments.argv)]
-    return record.make(
-        race, machine=machine, model=model, settings=settings, argv=argv, commit=commit, date=date
-    )
 
 
 def _make_room(folder: Path, json_file: Path | None) -> bool:
@@ -253,9 +204,7 @@ def _make_room(folder: Path, json_file: Path | None) -> bool:
         new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BenchError(
-            f"no results can be left there ({error}); choose others with --out and --json."
-        ) from error
+        raise BenchError(f"no results can be left there ({error}); choose others with --out and --json.") from error
     return new
 
 
@@ -280,9 +229,7 @@ def _leave(content: dict[str, Any], rows: list[Row], folder: Path, json_file: Pa
         for path, data in files.items():
             write(path, data)
     except OSError as error:
-        raise BenchError(
-            f"the results could not be written ({error}). Make room, or choose --out."
-        ) from error
+        raise BenchError(f"the results could not be written ({error}). Make room, or choose --out.") from error
     print(f"{title(content)}\n\n{tables.text(table)}\n\n{below}\n")
     print("\n".join(f"wrote {path}" for path in files))
     if content["late"]:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
+import shlex
 import sys
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
+
+if TYPE_CHECKING:
+    from ..measure.costs import Costs
+    from ..model.lm import CachedLM
+    from ..race.recommendation import Advice
+    from ..race.serving import Switches
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--questions", type=Path, metavar="FILE",
+        "--questions",
+        type=Path,
+        metavar="FILE",
         help="JSON Lines, in Spec-Bench's format or ours (default: the project's own prompts)",
-    )  # fmt: skip
+    )
     parser.add_argument("--minutes", type=minutes, default=5.0, metavar="N", help="to spend (default: 5)")
     parser.add_argument(
         "--methods",
@@ -27,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-new-tokens", type=positive, default=64, metavar="N", help="of an answer, at most (default: 64)"
     )
-    parser.add_argument(
-        "--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy"
-    )
+    parser.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
     add_model_arguments(parser)
     where = parser.add_argument_group("results")
@@ -38,22 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import torch
-
     from ..core.sampling import Sampling
     from ..drafters.methods import check, split
+    from ..race import own, read_questions
     from ..race.advice import ran
-    from ..race.questions import read_questions
     from ..race.recommendation import INTERRUPTED, recommend
-    from ..race.workloads import own
+    from ..race.record import head
 
+    date, begun = datetime.now(), perf_counter()
     for path in (arguments.out, arguments.json):
         if path is not None:
             _check_place(path)  # before minutes of measuring
     names = split(arguments.methods) if arguments.methods is not None else None
     check(names or ())
     questions = own() if arguments.questions is None else read_questions(arguments.questions)
-    begun = perf_counter()
     loaded, lm = open_model(arguments, release=True)
     costs = _costs(lm)
     advice = recommend(
@@ -66,13 +74,14 @@ def run(arguments: argparse.Namespace) -> int:
         sampling=Sampling(temperature=arguments.temperature),
         seed=arguments.seed,
     )
-    threads = torch.get_num_threads()
+    record = {**head(lm, arguments.argv, date), **_record(arguments.questions, advice), "costs": costs.to_json()}
+    threads = record["model"]["threads"]
     place = f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
-    _leave(arguments, advice, f"{place}; {ran(advice)}", _record(arguments, advice, loaded, lm, costs))
+    _leave(arguments, advice, f"{place}; {ran(advice)}", record)
     return 130 if advice.stopped == INTERRUPTED else 0
 
 
-def _costs(lm: Any) -> Any:
+def _costs(lm: CachedLM) -> Costs:
     """t(q): kept from before, or measured now."""
     from ..measure import costs, kept_costs
 
@@ -85,10 +94,10 @@ def _costs(lm: Any) -> Any:
     return found
 
 
-def engines(method: str) -> dict[str, Any]:
+def engines(method: str) -> dict[str, Switches]:
     """The switches of serving engines for a method by name; none for one that they do not know of."""
     from ..drafters.methods import MethodError, parse, settings
-    from ..race.serving import switches
+    from ..race import switches
 
     try:
         return switches(parse(method)[0], settings(method))
@@ -96,59 +105,48 @@ def engines(method: str) -> dict[str, Any]:
         return {}
 
 
-def _leave(arguments: argparse.Namespace, advice: Any, caption: str, record: dict[str, Any]) -> None:
-    import json
-    import shlex
-
+def _leave(arguments: argparse.Namespace, advice: Advice, caption: str, record: dict[str, Any]) -> None:
+    """Print the answer, and write it to the files that were asked for."""
     from ..base.errors import SpecdecError
     from ..base.files import write
     from ..drafters.methods import BASELINE
-    from ..race import tables
-    from ..race.advice import ADVICE_COLUMNS, LEGEND, advice_rows, paragraph
+    from ..race import ADVICE_COLUMNS, advice_rows, paragraph, tables
+    from ..race.advice import LEGEND
     from ..race.record import home_hidden
 
-    text, table = paragraph(advice), advice_rows(advice)
+    words, table = paragraph(advice), advice_rows(advice)
     ready = f"specdec generate --method {shlex.quote(advice.method)} PROMPT"
     found = engines(advice.method) if advice.method != BASELINE else {}
-    said = [text, f"  {ready}", tables.text(table, ADVICE_COLUMNS)]
-    document = ["# Recommendation", text, f"```\n{ready}\n```", tables.markdown(table, ADVICE_COLUMNS)]
+    shown = [words, f"  {ready}", tables.text(table, ADVICE_COLUMNS)]
+    document = ["# Recommendation", words, f"```\n{ready}\n```", tables.markdown(table, ADVICE_COLUMNS)]
     if found:
-        said.append("In the switches of serving engines:")
+        shown.append("In the switches of serving engines:")
         document.append("## Serving engines")
     for engine, it in found.items():
-        head = f"{engine} {it.version}" + ("" if it.same else ", the nearest it has")
-        note = f" {it.note[0].upper()}{it.note[1:]}." if it.note else ""
-        said.append(f"{head}\n  {it.line}" + (f"\n {note}" if note else ""))
-        document.append(
-            f"**{head}**\n\n```\n{it.line}\n```\n\n{note} Source: {it.source}.".replace("\n\n ", "\n\n")
-        )
+        title = f"{engine} {it.version}" + ("" if it.same else ", the nearest it has")
+        note = [f"{it.note[0].upper()}{it.note[1:]}."] if it.note else []
+        shown.append("\n  ".join([title, it.line, *note]))
+        document += [f"**{title}**", f"```\n{it.line}\n```", " ".join([*note, f"Source: {it.source}."])]
     left_out = [home_hidden(f"left out: {name} ({why})") for name, why in advice.left_out.items()]
-    print("\n\n".join([*said, "\n".join([*left_out, LEGEND, caption])]))
-    document.append("\n\n".join([*left_out, LEGEND, caption]))
-    files = {arguments.json: json.dumps(record, indent=2, allow_nan=False) + "\n",
-             arguments.out: "\n\n".join(document) + "\n"}  # fmt: skip
+    print("\n\n".join([*shown, "\n".join([*left_out, LEGEND, caption])]))
+    document += [*left_out, LEGEND, caption]
+    files = {arguments.json: json.dumps(record, indent=2, allow_nan=False), arguments.out: "\n\n".join(document)}
     for path, content in files.items():
         if path is None:
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, content)
+            write(path, content + "\n")
         except OSError as error:
             raise SpecdecError(f"{path} could not be written ({error}); choose another place.") from error
         print(f"wrote {path}")
 
 
-def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, costs: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-    from datetime import datetime
-
-    import torch
-
+def _record(source: Path | None, advice: Advice) -> dict[str, Any]:
     from ..drafters.methods import settings
-    from ..measure import machine
     from ..model.manifest import file_hash
-    from ..race import record
-    from ..race.advice import paragraph
+    from ..race import paragraph
+    from ..race.record import home_hidden
 
     def plain(value: Any) -> Any:
         """JSON has no infinity."""
@@ -156,31 +154,14 @@ def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, co
             return {key: plain(inner) for key, inner in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    source = arguments.questions
     return {
-        "format": 2,
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "argv": ["specdec", *map(record.home_hidden, arguments.argv)],
-        "commit": machine.commit(),
-        "machine": machine.describe(loaded.device),
-        "model": {
-            "name": record.home_hidden(loaded.name),
-            "weights_hash": loaded.weights_hash,
-            "dtype": str(loaded.dtype).removeprefix("torch."),
-            "device": str(loaded.device),
-            "execution": lm.why,
-            "threads": torch.get_num_threads(),
-        },
-        "questions": {"source": "own"}
-        if source is None
-        else {"source": source.name, "sha256": file_hash(source)},
-        "costs": costs.to_json(),
+        "questions": {"source": source.name, "sha256": file_hash(source)} if source else {"source": "own"},
         "method": advice.method,
         "settings": settings(advice.method),
         "paragraph": paragraph(advice),
         "stopped": advice.stopped,
         "seconds": advice.seconds,
-        "left_out": {name: record.home_hidden(why) for name, why in advice.left_out.items()},
+        "left_out": {name: home_hidden(why) for name, why in advice.left_out.items()},
         "passes": [
             {
                 "methods": list(done.race.methods),
@@ -190,7 +171,7 @@ def _record(arguments: argparse.Namespace, advice: Any, loaded: Any, lm: Any, co
                 "complete": done.race.complete,
             }
             for done in advice.passes
-        ],  # fmt: skip
+        ],
         "entries": [plain(asdict(entry)) for entry in advice.entries],
         "switches": {engine: asdict(it) for engine, it in engines(advice.method).items()},
     }

@@ -1,6 +1,9 @@
 """Races: prompts by task, methods that answer them in turns, what each gained, and which one to use.
 
-    from specdec_core.race import TASKS, Question, compare, own, recommend
+Example:
+    >>> from specdec_core.race import own
+    >>> own("math", limit=1)[0].task
+    'math'
 """
 
 from ..base.lazy import face
@@ -15,7 +18,7 @@ __getattr__, __dir__ = face(
         ".recommendation": ["recommend"],
         ".results": ["ALL", "Race", "Row", "geometric_mean"],
         ".summaries": ["references", "rouge"],
-        ".rounds": ["Answer", "Divergence", "Round"],
+        ".rounds": ["Answer", "Contestant", "Divergence", "Round"],
         ".serving": ["ENGINES", "WHERE", "switches"],
         ".tables": ["cells", "markdown"],
         ".workloads": ["FURTHER", "TASKS", "conversation", "encode", "own"],

@@ -45,9 +45,7 @@ def paragraph(advice: Advice) -> str:
     parts.append(_hits(best))
     if len(best.by_task) > 1:
         ends = [pick(best.by_task.items(), key=lambda item: item[1].speedup) for pick in (min, max)]
-        parts.append(
-            "By task it went from {0[1].speedup:.2f} ({0[0]}) to {1[1].speedup:.2f} ({1[0]}).".format(*ends)
-        )
+        parts.append("By task it went from {0[1].speedup:.2f} ({0[0]}) to {1[1].speedup:.2f} ({1[0]}).".format(*ends))
     if best.prediction:
         parts.append(_switch_off(best, used=best.method == advice.method))
     if best.row.identical is False:
@@ -92,9 +90,7 @@ def _switch_off(entry: Entry, used: bool) -> str:
     if not used and p.speedup > 1:
         return "By its acceptance and t(q) it should pay; to see whether it does, give more --minutes."
     if not used:
-        return (
-            f"It would pay here if {rate}more than {accepted} ({means}; it was {steps.accepted_per_hit:.2f})."
-        )
+        return f"It would pay here if {rate}more than {accepted} ({means}; it was {steps.accepted_per_hit:.2f})."
     free = steps.misses and p.least_hit_rate == 0
     start = "A step without a draft costs it nothing, so its hit rate may be any. " if free else ""
     return f"{start}Switch it off when {rate}fewer than {accepted} ({means})."

@@ -50,12 +50,16 @@ class TransformersPeer(Contestant):
 
     Args:
         loaded: the model, and what ends its answers.
-        settings: further fields of `transformers.GenerationConfig`.
+        fields: further ones of `transformers.GenerationConfig`.
     """
 
-    def __init__(self, loaded: LoadedModel, **settings: Any):
-        self.model, self.stop_ids, self.settings = loaded.model, sorted(loaded.stop_ids), settings
-        self._calls = 0
+    def __init__(self, loaded: LoadedModel, **fields: Any):
+        self.model, self.stop_ids, self._fields, self._calls = loaded.model, sorted(loaded.stop_ids), fields, 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        attention = self.model.config._attn_implementation
+        return {**self._fields, "attention": attention, "other": "transformers' defaults"}
 
     def more(self) -> dict[str, Any]:
         """Further arguments of ``generate``."""
@@ -75,7 +79,7 @@ class TransformersPeer(Contestant):
             max_new_tokens=max_new_tokens,
             eos_token_id=self.stop_ids or None,
             pad_token_id=self.stop_ids[0] if self.stop_ids else 0,  # pads nothing; None would be warned of
-            **self.settings,
+            **self._fields,
         )
         ids = torch.tensor([list(prompt_ids)], device=self.model.device)  # (1, L)
         with self._counted(), _plain_config(self.model):
@@ -134,7 +138,7 @@ class AssistedPeer(TransformersPeer):
         else:
             tensors, _ = distilled.read(self._ours["weights"], lambda: self._loaded.weights_hash, len(head))
             assistant = distilled.assemble(self.model.config, tensors, embedding, head)
-        assistant.generation_config = GenerationConfig(**self.settings)
+        assistant.generation_config = GenerationConfig(**self._fields)
         return assistant
 
     def more(self) -> dict[str, Any]:

@@ -124,16 +124,24 @@ class LlamaCppPeer(Contestant):
         """What a record says of it."""
         lookup = {"size_n": self.lookup[0], "size_m": self.lookup[1]} if self.lookup else {}
         return {
-            "file": self.path.name, "sha256": manifest.file_hash(self.path), "threads": self.threads, **lookup,
-            "xllamacpp": module().__version__, "built_for": module().get_system_info(), "other": "llama.cpp's defaults",
-        }  # fmt: skip
+            "file": self.path.name,
+            "sha256": manifest.file_hash(self.path),
+            "threads": self.threads,
+            **lookup,
+            "xllamacpp": module().__version__,
+            "built_for": module().get_system_info(),
+            "other": "llama.cpp's defaults",
+        }
 
     @cached_property
     def _server(self) -> tuple[subprocess.Popen, str]:
         """The process, and where it listens."""
         settings = {
-            "path": str(self.path), "context": self.context + 64, "threads": self.threads, "lookup": self.lookup,
-        }  # fmt: skip
+            "path": str(self.path),
+            "context": self.context + 64,
+            "threads": self.threads,
+            "lookup": self.lookup,
+        }
         server = subprocess.Popen(
             [sys.executable, "-m", llama_cpp_server.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -161,9 +169,13 @@ class LlamaCppPeer(Contestant):
         # Over HTTP it gives token ids (the calls of ``xllamacpp`` give text). That costs a millisecond or two an
         # answer, which counts as llama.cpp's time.
         asked = {
-            "prompt": list(prompt_ids), "n_predict": max_new_tokens, "samplers": ["top_k"], "top_k": 1,
-            "cache_prompt": False, "return_tokens": True,
-        }  # fmt: skip
+            "prompt": list(prompt_ids),
+            "n_predict": max_new_tokens,
+            "samplers": ["top_k"],
+            "top_k": 1,
+            "cache_prompt": False,
+            "return_tokens": True,
+        }
         connection = HTTPConnection(self._server[1])
         try:
             connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})

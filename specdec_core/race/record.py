@@ -12,46 +12,64 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..core.trace import FIELDS
+from ..measure import machine
+from ..model.lm import CachedLM
 from .results import DEFINITIONS, Race
 from .rounds import Answer, Round
 
 FORMAT = 2
 
 
-def make(
-    race: Race,
-    *,
-    machine: dict[str, Any],
-    model: dict[str, Any],
-    settings: dict[str, Any],
-    argv: Sequence[str],
-    commit: dict[str, Any] | None,
-    date: datetime,
-) -> dict[str, Any]:
-    """The record as plain types.
+def head(lm: CachedLM, argv: Sequence[str], date: datetime) -> dict[str, Any]:
+    """The first fields of every record: when and where it was made, by which command, with which model.
+
+    Args:
+        lm: made of a loaded model.
+        argv: the command line, without the program's name.
+        date: when it began.
+    """
+    loaded = lm.loaded
+    return {
+        "format": FORMAT,
+        "date": date.astimezone().isoformat(timespec="seconds"),
+        "argv": ["specdec", *map(home_hidden, argv)],
+        "commit": machine.commit(),
+        "machine": machine.describe(loaded.device),
+        "model": {
+            "name": home_hidden(loaded.name),
+            "label": loaded.label,
+            "architecture": type(loaded.model).__name__,
+            "parameters": loaded.parameters,
+            "weights_hash": loaded.weights_hash,
+            "dtype": str(loaded.dtype).removeprefix("torch."),
+            "device": str(loaded.device),
+            "why": loaded.why,
+            "numerics": lm.numerics,
+            "invariant_shape": asdict(lm.shape) if lm.shape else None,
+            "execution": lm.why,
+            "threads": torch.get_num_threads(),
+            "stop_ids": sorted(loaded.stop_ids),
+        },
+    }
+
+
+def body(race: Race, settings: dict[str, Any]) -> dict[str, Any]:
+    """The other fields of a race's record, as plain types.
 
     Args:
         race: at least one round.
-        machine: see `machine.describe`.
-        model, settings: what was run; the caller knows.
-        argv: the command line.
-        commit: see `machine.commit`.
-        date: when the race began.
+        settings: what was run; the caller knows.
 
     Returns:
         `rows` are described by `definitions`; `traces` holds every answer in the order in which they ran, with the
         fields of a step named by `step_fields`.
     """
     return {
-        "format": FORMAT,
-        "date": date.astimezone().isoformat(timespec="seconds"),
-        "argv": list(argv),
-        "commit": commit,
         "complete": race.complete,
         "late": race.late,
-        "machine": machine,
-        "model": model,
         "settings": settings,
         "definitions": {**DEFINITIONS, "peak_memory_bytes": race.memory},
         "rows": [asdict(row) for row in race.rows],

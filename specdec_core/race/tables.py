@@ -8,9 +8,18 @@ from ..core.trace import PHASES
 from .results import Row
 
 COLUMNS = (
-    "task", "method", "tokens/call", "accepted at depth 1, 2, 3, 4", "ms/step", *PHASES,
-    "tokens/s", "speedup", "low-high", "peak MiB", "identical",
-)  # fmt: skip
+    "task",
+    "method",
+    "tokens/call",
+    "accepted at depth 1, 2, 3, 4",
+    "ms/step",
+    *PHASES,
+    "tokens/s",
+    "speedup",
+    "low-high",
+    "peak MiB",
+    "identical",
+)
 SHOWN_DEPTHS = 4
 
 
@@ -30,9 +39,7 @@ def markdown(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -
     """
     widths = _widths(table, columns)
     left = _left(columns)
-    rule = [
-        ":" + "-" * (w - 1) if text else "-" * (w - 1) + ":" for w, text in zip(widths, left, strict=True)
-    ]
+    rule = [":" + "-" * (w - 1) if text else "-" * (w - 1) + ":" for w, text in zip(widths, left, strict=True)]
     lines = [_aligned(columns, widths, left), rule, *(_aligned(row, widths, left) for row in table)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -97,7 +104,4 @@ def _widths(table: Sequence[Sequence[str]], columns: Sequence[str]) -> list[int]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> list[str]:
-    return [
-        cell.ljust(w) if to_left else cell.rjust(w)
-        for cell, w, to_left in zip(row, widths, left, strict=True)
-    ]
+    return [cell.ljust(w) if to_left else cell.rjust(w) for cell, w, to_left in zip(row, widths, left, strict=True)]

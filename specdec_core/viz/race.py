@@ -53,7 +53,7 @@ def images(record: Mapping[str, Any]) -> dict[str, bytes]:
 
 def title(record: Mapping[str, Any]) -> str:
     """Model, dtype, device and threads: without them a speedup means nothing."""
-    model, threads = record["model"], record["settings"]["threads"]
+    model, threads = record["model"], record["model"]["threads"]
     words = f"{model['label']}, {model['dtype']} on {model['device']}, {threads} thread{'s' * (threads != 1)}"
     if record["complete"]:
         return words
@@ -73,7 +73,7 @@ def caption(record: Mapping[str, Any]) -> str:
         f"{asked} question{'s' * (asked != 1)}, "
         f"answers of at most {settings['max_new_tokens']} tokens, "
         f"{'greedy' if settings['sampling']['temperature'] == 0 else 'sampled'}, "
-        f"{settings['numerics']} numerics. Time includes prefill; "
+        f"{record['model']['numerics']} numerics. Time includes prefill; "
         f"{spread if repeats > 1 else 'one repeat, so no spread'}."
     )
 
@@ -93,9 +93,15 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
                 ends = [[middle - low], [high - middle]]
                 axes.errorbar(x, middle, ends, color="black", linewidth=0, elinewidth=1.2, capsize=2)
             number = axes.annotate(
-                f"{middle:.2f}", (x, high), (0, 3), textcoords="offset points", ha="center", fontsize=7,
-                rotation=90 if len(shown) > 3 else 0, zorder=5,
-            )  # fmt: skip
+                f"{middle:.2f}",
+                (x, high),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                rotation=90 if len(shown) > 3 else 0,
+                zorder=5,
+            )
             number.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.axhline(1, color="black", linewidth=1.2, linestyle="--", label=methods[0])
     axes.set_ylabel(f"speedup (tokens a second,\n{methods[0]} = 1)")
@@ -141,9 +147,7 @@ def _places(tasks: Sequence[str]) -> list[float]:
 def _name(axes: Any, tasks: Sequence[str], rotation: int = 0) -> None:
     names = ["all (geom. mean)" if task == ALL else task.replace("_", " ") for task in tasks]
     if rotation:
-        axes.set_xticks(
-            _places(tasks), names, rotation=rotation, ha="right", rotation_mode="anchor", fontsize=9
-        )
+        axes.set_xticks(_places(tasks), names, rotation=rotation, ha="right", rotation_mode="anchor", fontsize=9)
     else:
         axes.set_xticks(_places(tasks), [name.replace(" ", "\n", 1) for name in names], fontsize=9)
     axes.grid(visible=False, axis="x")

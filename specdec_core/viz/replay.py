@@ -18,20 +18,24 @@ from .fallback import show
 # kind: (what the legend says, element, style). The elements alone still mark where a page drops the styles.
 LOOKS = {
     "accepted": (
-        "drafted and accepted", "u", "text-decoration:none;background:#BFE3F5;border-bottom:2px solid #0072B2",
+        "drafted and accepted",
+        "u",
+        "text-decoration:none;background:#BFE3F5;border-bottom:2px solid #0072B2",
     ),
     "correction": ("the target's correction after a rejection", "b", "font-weight:normal;outline:1.5px solid #D55E00"),
     "bonus": (
-        "the bonus token after a full acceptance", "em",
+        "the bonus token after a full acceptance",
+        "em",
         "font-style:normal;background:#EAF6E9;border-bottom:4px double #009E73",
     ),
     "plain": ("written with no draft to check", "span", ""),
     "rejected": ("drafted and rejected", "s", "color:#6B6B6B"),
     "untested": (
-        "drafted, never tested: behind a rejection", "small",
+        "drafted, never tested: behind a rejection",
+        "small",
         "font-size:100%;color:#6B6B6B;border-bottom:1px dotted",
     ),
-}  # fmt: skip
+}
 _PAGE = (
     "margin:3px 0;background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
     "font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px;line-height:1.65;white-space:pre-wrap"
@@ -122,9 +126,13 @@ def replay(trace: Trace, tokenizer: Any) -> None:
     if not count:
         raise ValueError("there is nothing to replay: the run has no steps")
     slider = widgets.IntSlider(
-        value=min(2, count), min=1, max=count, description="step", continuous_update=True,
+        value=min(2, count),
+        min=1,
+        max=count,
+        description="step",
+        continuous_update=True,
         layout=widgets.Layout(width="70%"),
-    )  # fmt: skip
+    )
     play = widgets.Play(value=slider.value, min=1, max=count, interval=500)
     widgets.jslink((play, "value"), (slider, "value"))
     page = widgets.HTML(replay_html(trace, tokenizer, slider.value))
