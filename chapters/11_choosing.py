@@ -220,7 +220,7 @@ def plainly(name):
     return name.replace("_", " ")
 
 
-rows = [[plainly(name), *(f"{steps[name][task].tau:.2f}" for task in TASKS)] for name in steps]
+rows = [[plainly(name), *(f"{steps[name][task].tokens_per_call:.2f}" for task in TASKS)] for name in steps]
 display(Markdown(markdown(rows, ["method", *map(plainly, TASKS)])))
 
 # %% [markdown]
