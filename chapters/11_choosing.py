@@ -797,7 +797,7 @@ display(Markdown("\n".join(lines(name) for name in wanted)))
 # the lengths 3, 3, 3, 3 stay as they are, τ = 3.
 # The same mean leads to two decisions.
 # (If you record an acceptance rate beside it, divide by the tokens that were *tested*:
-# those behind the first rejection were not.)
+# those after the first rejection were not.)
 
 # %%
 # NBVAL_CHECK_OUTPUT

@@ -197,7 +197,7 @@ from specdec_core import theory
 #
 # Two conventions decide most disagreements between published numbers.
 # *Tokens per step* counts the bonus or correction, *accepted tokens* does not.
-# *Acceptance rate* is accepted over **tested** tokens: those behind the first rejection were never tested.
+# *Acceptance rate* is accepted over **tested** tokens: those after the first rejection were never tested.
 #
 # ## Errata of the notes
 #
