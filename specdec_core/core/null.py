@@ -12,8 +12,9 @@ from .tree import DraftTree
 class NullDrafter(DrafterBase):
     """Proposes the empty tree at every step.
 
-    >>> NullDrafter().propose([3, 5], Budget(8, 8), Rng(0)).size
-    0
+    Example:
+        >>> NullDrafter().propose([3, 5], Budget(8, 8), Rng(0)).size
+        0
     """
 
     name = "autoregressive"

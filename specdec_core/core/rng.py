@@ -18,8 +18,9 @@ Outcome = TypeVar("Outcome", bound=Hashable)
 class Rng:
     """A seeded stream of draws.
 
-    >>> Rng(0).pick(np.array([0.0, 1.0, 0.0]))
-    1
+    Example:
+        >>> Rng(0).pick(np.array([0.0, 1.0, 0.0]))
+        1
     """
 
     def __init__(self, seed: int | np.random.SeedSequence = 0):
@@ -37,8 +38,9 @@ class Rng:
 def pick_at(u: float, law: np.ndarray) -> int:
     """The inverse-CDF draw at u in [0, 1): an index with positive probability, whatever the rounding.
 
-    >>> pick_at(0.999999, np.array([0.2, 0.8, 0.0]))
-    1
+    Example:
+        >>> pick_at(0.999999, np.array([0.2, 0.8, 0.0]))
+        1
     """
     cdf = np.cumsum(law)
     index = int(np.searchsorted(cdf, u * cdf[-1], side="right"))
@@ -108,8 +110,9 @@ def enumerate_law(run: Callable[[_Branching], Outcome], limit: int = 2_000_000) 
     Raises:
         RuntimeError: if more than ``limit`` runs would be needed.
 
-    >>> enumerate_law(lambda rng: rng.uniform() < 0.25)
-    {True: 0.25, False: 0.75}
+    Example:
+        >>> enumerate_law(lambda rng: rng.uniform() < 0.25)
+        {True: 0.25, False: 0.75}
     """
     law: dict[Outcome, float] = {}
     prescribed: list[int] = []
@@ -130,7 +133,8 @@ def enumerate_law(run: Callable[[_Branching], Outcome], limit: int = 2_000_000) 
 def total_variation(a: dict[Outcome, float], b: dict[Outcome, float]) -> float:
     """Half the L1 distance of two laws given as mappings.
 
-    >>> total_variation({"x": 0.5, "y": 0.5}, {"x": 1.0})
-    0.5
+    Example:
+        >>> total_variation({"x": 0.5, "y": 0.5}, {"x": 1.0})
+        0.5
     """
     return 0.5 * sum(abs(a.get(key, 0.0) - b.get(key, 0.0)) for key in a.keys() | b.keys())

@@ -101,8 +101,9 @@ def accept_probability(p_x: float, q_x: float) -> float:
     Raises:
         ValueError: if q(x) is not positive: a token that was drawn from q has q(x) > 0.
 
-    >>> accept_probability(0.2, 0.8)
-    0.25
+    Example:
+        >>> accept_probability(0.2, 0.8)
+        0.25
     """
     if not q_x > 0:
         raise ValueError(f"q(x) = {q_x}: the draft token has no mass under q, so it was drawn from another law")
@@ -121,8 +122,9 @@ def residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     Returns:
         (V,) float64 law.
 
-    >>> residual(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])).tolist()
-    [1.0, 0.0, 0.0]
+    Example:
+        >>> residual(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])).tolist()
+        [1.0, 0.0, 0.0]
     """
     p = np.asarray(p, np.float64)
     excess = np.maximum(p - q, 0.0)
@@ -231,8 +233,9 @@ def without(q: np.ndarray, x: int) -> np.ndarray:
     Raises:
         ValueError: if x carried all the mass, so that nothing is left to draw.
 
-    >>> without(np.array([0.5, 0.25, 0.25]), 0).tolist()
-    [0.0, 0.5, 0.5]
+    Example:
+        >>> without(np.array([0.5, 0.25, 0.25]), 0).tolist()
+        [0.0, 0.5, 0.5]
     """
     rest = np.array(q, np.float64)
     rest[x] = 0.0

@@ -1,4 +1,4 @@
-"""From logits to the law p that is actually sampled from.
+"""From logits to p, the distribution that is actually sampled from: its *law*, for short.
 
 Losslessness is a statement about this law: temperature, penalties and truncation come first, then p and q
 are compared. T = 0 is greedy decoding, the limit in which every row is one-hot.
@@ -35,8 +35,9 @@ class Sampling:
     Raises:
         ValueError: on a value outside its range.
 
-    >>> Sampling(temperature=1.0, top_k=2).law(np.array([0.0, 1.0, 1.0])).tolist()
-    [0.0, 0.5, 0.5]
+    Example:
+        >>> Sampling(temperature=1.0, top_k=2).law(np.array([0.0, 1.0, 1.0])).tolist()
+        [0.0, 0.5, 0.5]
     """
 
     temperature: float = 0.0
@@ -71,8 +72,9 @@ class Sampling:
     def penalize(self, logits: np.ndarray, context: Sequence[int], generated: Sequence[int]) -> np.ndarray:
         """Logits (V,) after the penalties; ``generated`` is the part of ``context`` after the prompt.
 
-        >>> Sampling(repetition_penalty=2.0).penalize(np.array([4.0, -4.0, 1.0]), [0, 1], []).tolist()
-        [2.0, -8.0, 1.0]
+        Example:
+            >>> Sampling(repetition_penalty=2.0).penalize(np.array([4.0, -4.0, 1.0]), [0, 1], []).tolist()
+            [2.0, -8.0, 1.0]
         """
         logits = np.array(logits, np.float64)
         if self.repetition_penalty != 1:
@@ -86,8 +88,9 @@ class Sampling:
     def law(self, logits: np.ndarray) -> np.ndarray:
         """The law (V,) float64 of the next token, from (already penalized) logits (V,).
 
-        >>> Sampling().law(np.array([1.0, 3.0, 2.0])).tolist()
-        [0.0, 1.0, 0.0]
+        Example:
+            >>> Sampling().law(np.array([1.0, 3.0, 2.0])).tolist()
+            [0.0, 1.0, 0.0]
         """
         logits = np.asarray(logits, np.float64)
         if self.greedy:
@@ -169,8 +172,9 @@ def argmax(logits: torch.Tensor | Choices) -> np.ndarray:
 def softmax(scores: np.ndarray) -> np.ndarray:
     """exp(x - max x), normalized over the last axis.
 
-    >>> softmax(np.array([0.0, 0.0])).tolist()
-    [0.5, 0.5]
+    Example:
+        >>> softmax(np.array([0.0, 0.0])).tolist()
+        [0.5, 0.5]
     """
     scores = np.asarray(scores, np.float64)
     weights = np.exp(scores - scores.max(-1, keepdims=True))

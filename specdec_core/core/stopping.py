@@ -29,8 +29,9 @@ class Stop:
     Raises:
         ValueError: for strings without a tokenizer, an empty string, or one that holds a special token and more.
 
-    >>> Stop(tokens=7).tokens
-    frozenset({7})
+    Example:
+        >>> Stop(tokens=7).tokens
+        frozenset({7})
     """
 
     tokens: frozenset[int]
@@ -102,9 +103,10 @@ class Watch:
     def keep(self, tokens: Sequence[int], remaining: int) -> int:
         """How many of the verdict's ``tokens`` to keep (at least 1); sets ``reason`` if the generation ends.
 
-        >>> watch = Stop(tokens=[9]).watch()
-        >>> watch.keep([4, 9, 5], remaining=8), watch.reason
-        (2, 'stop_token')
+        Example:
+            >>> watch = Stop(tokens=[9]).watch()
+            >>> watch.keep([4, 9, 5], remaining=8), watch.reason
+            (2, 'stop_token')
         """
         for kept, token in enumerate(tokens, start=1):
             self._tokens.append(int(token))

@@ -26,9 +26,10 @@ class TableLM:
     Raises:
         ValueError: if the axes of ``logits`` are not all of one length, or there are fewer than two.
 
-    >>> lm = TableLM(np.log([[0.5, 0.5], [0.9, 0.1]]))
-    >>> lm.law([0, 1]).round(3).tolist()
-    [0.9, 0.1]
+    Example:
+        >>> lm = TableLM(np.log([[0.5, 0.5], [0.9, 0.1]]))
+        >>> lm.law([0, 1]).round(3).tolist()
+        [0.9, 0.1]
     """
 
     bos_id: int | None = None

@@ -59,8 +59,9 @@ class Step:
 class Trace:
     """The steps of one generation, in order.
 
-    >>> Trace().tokens_per_call, Trace().acceptance_rate
-    (0.0, 0.0)
+    Example:
+        >>> Trace().tokens_per_call, Trace().acceptance_rate
+        (0.0, 0.0)
     """
 
     drafter: str = ""

@@ -35,11 +35,12 @@ class DraftTree:
         ValueError: if the arrays disagree in length, a parent does not come before its child, a
             candidate hangs from a scratch row, or q is missing or has the wrong shape.
 
-    >>> tree = DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
-    >>> tree.tokens.tolist(), tree.parents.tolist()
-    ([7, 1, 2, 3, 4], [-1, 0, 1, 1, 0])
-    >>> tree.depths.tolist()
-    [0, 1, 2, 2, 1]
+    Example:
+        >>> tree = DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
+        >>> tree.tokens.tolist(), tree.parents.tolist()
+        ([7, 1, 2, 3, 4], [-1, 0, 1, 1, 0])
+        >>> tree.depths.tolist()
+        [0, 1, 2, 2, 1]
     """
 
     tokens: np.ndarray
@@ -94,8 +95,9 @@ class DraftTree:
 
         This is the tree-attention mask among the rows of one forward pass.
 
-        >>> DraftTree.from_paths(7, [[1], [4]]).ancestors.astype(int).tolist()
-        [[1, 0, 0], [1, 1, 0], [1, 0, 1]]
+        Example:
+            >>> DraftTree.from_paths(7, [[1], [4]]).ancestors.astype(int).tolist()
+            [[1, 0, 0], [1, 1, 0], [1, 0, 1]]
         """
         rows = len(self.tokens)
         if self.is_chain:
@@ -120,8 +122,9 @@ class DraftTree:
     def path_to(self, i: int) -> list[int]:
         """Row ids from the root to row i, both included.
 
-        >>> DraftTree.from_paths(7, [[1, 2], [1, 3]]).path_to(3)
-        [0, 1, 3]
+        Example:
+            >>> DraftTree.from_paths(7, [[1, 2], [1, 3]]).path_to(3)
+            [0, 1, 3]
         """
         path = [i]
         while path[-1]:
@@ -133,9 +136,10 @@ class DraftTree:
 
         A tree that was drawn from laws cannot be verified in sampling without them; `verify` refuses it.
 
-        >>> tree = DraftTree.chain(7, [1], q=np.array([[0.5, 0.5]]), draw="iid").without_q()
-        >>> tree.draw, tree.q
-        ('iid', None)
+        Example:
+            >>> tree = DraftTree.chain(7, [1], q=np.array([[0.5, 0.5]]), draw="iid").without_q()
+            >>> tree.draw, tree.q
+            ('iid', None)
         """
         bare = object.__new__(DraftTree)  # checked already, and without the masks that the forward was made with
         vars(bare).update(tokens=self.tokens, parents=self.parents, draw=self.draw, q=None, candidate=self.candidate)
@@ -150,8 +154,9 @@ class DraftTree:
     def chain(cls, root: int, tokens: Sequence[int], q: np.ndarray | None = None, draw: str = "point") -> DraftTree:
         """One path. With q of shape (N, V), ``q[d]`` is the law from which token d was drawn.
 
-        >>> DraftTree.chain(7, [1, 2]).parents.tolist()
-        [-1, 0, 1]
+        Example:
+            >>> DraftTree.chain(7, [1, 2]).parents.tolist()
+            [-1, 0, 1]
         """
         rows = len(tokens) + 1
         laws = None

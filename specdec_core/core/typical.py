@@ -31,8 +31,9 @@ def threshold(p: np.ndarray, epsilon: float = 0.09, delta: float = 0.3) -> float
         epsilon: the most that is ever asked; it bounds the rule for a target that is sure.
         delta: share of exp(-H), the probability of each token in a uniform law of entropy H.
 
-    >>> round(threshold(np.full(10, 0.1)), 12), threshold(np.array([1.0, 0.0]))
-    (0.03, 0.09)
+    Example:
+        >>> round(threshold(np.full(10, 0.1)), 12), threshold(np.array([1.0, 0.0]))
+        (0.03, 0.09)
     """
     positive = p[p > 0]
     return float(min(epsilon, delta * np.exp((positive * np.log(positive)).sum())))
@@ -49,9 +50,10 @@ class Typical:
     Args:
         epsilon, delta: see `threshold`; the defaults are those of the authors' code.
 
-    >>> tree, law = DraftTree.chain(7, [1, 2]), np.array([[0.0, 0.2, 0.8], [0.05, 0.9, 0.05], [0.5, 0.2, 0.3]])
-    >>> Typical()(law, tree, Rng(0)).tokens  # 1 has p = 0.2: kept; 2 then has 0.05: not
-    (1, 1)
+    Example:
+        >>> tree, law = DraftTree.chain(7, [1, 2]), np.array([[0.0, 0.2, 0.8], [0.05, 0.9, 0.05], [0.5, 0.2, 0.3]])
+        >>> Typical()(law, tree, Rng(0)).tokens  # 1 has p = 0.2: kept; 2 then has 0.05: not
+        (1, 1)
     """
 
     epsilon: float = 0.09
@@ -93,10 +95,11 @@ def generation_law(
         drafter: keeps nothing over a `reset`; none gives the target's own law.
         rule: how trees are verified; lossless by default.
 
-    >>> from specdec_core.core.toy import TableLM
-    >>> coin = TableLM(np.zeros((2, 2)))
-    >>> generation_law(coin, [0], 1, Sampling(temperature=1.0))
-    {(0,): 0.5, (1,): 0.5}
+    Example:
+        >>> from specdec_core.core.toy import TableLM
+        >>> coin = TableLM(np.zeros((2, 2)))
+        >>> generation_law(coin, [0], 1, Sampling(temperature=1.0))
+        {(0,): 0.5, (1,): 0.5}
     """
 
     def tokens(rng) -> tuple[int, ...]:
@@ -114,7 +117,7 @@ def distance(
     drafter: Drafter,
     rule: Rule | None = None,
 ) -> float:
-    """Total variation between what a drafter and a rule write and what the target does; 0 if lossless.
+    """Total variation between the distribution that a drafter and a rule write and the target's own; 0 if lossless.
 
     Args: as `generation_law`.
 

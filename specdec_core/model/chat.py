@@ -11,6 +11,7 @@ class Tokenizer(Protocol):
 
     chat_template: Any
     name_or_path: str
+    all_special_ids: list[int]
 
     def __call__(self, text: str, **options: Any) -> Any: ...
 

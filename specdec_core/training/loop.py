@@ -61,9 +61,10 @@ class Schedule:
     def factor(self, update: int) -> float:
         """The learning rate at an update as a share of the highest.
 
-        >>> schedule = Schedule(updates=100, warm=10)
-        >>> [round(schedule.factor(update), 3) for update in (0, 9, 10, 55, 100)]
-        [0.1, 1.0, 1.0, 0.525, 0.05]
+        Example:
+            >>> schedule = Schedule(updates=100, warm=10)
+            >>> [round(schedule.factor(update), 3) for update in (0, 9, 10, 55, 100)]
+            [0.1, 1.0, 1.0, 0.525, 0.05]
         """
         if update < self.warm:
             return (update + 1) / self.warm

@@ -52,8 +52,9 @@ def task_prompt(task: str, paragraphs: Sequence[str], rng: random.Random) -> str
     Raises:
         ValueError: for a task without a maker.
 
-    >>> task_prompt("write", [], random.Random(0))
-    'Write a fable about a short ride on the night shift.'
+    Example:
+        >>> task_prompt("write", [], random.Random(0))
+        'Write a fable about a short ride on the night shift.'
     """
     if task not in _MAKERS:
         raise ValueError(f"no prompts for the task {task!r}; choose from: {', '.join(_MAKERS)}")
