@@ -35,7 +35,7 @@ from specdec_core.drafters import (
     SuffixDecoding,
     methods,
 )
-from specdec_core.drafters.combine import _Proposal, _Rows
+from specdec_core.drafters.adaptive import _Proposal, _Rows
 from specdec_core.measure import context_for
 from specdec_core.measure.costs import Costs
 

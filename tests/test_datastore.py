@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from specdec_core.commands import cli
 from specdec_core.stores import DatastoreError, SuffixStore, TokenizerId, identify, place
-from specdec_core.stores.build import build
+from specdec_core.stores.build import build_store
 from specdec_core.stores.files import HEADER, HEADS, SUFFIXES, TOKENS, note_checked, record_hash
 from specdec_core.stores.texts import code_files, files_under, read_lines, read_texts, tokenized
 
@@ -120,7 +120,7 @@ def test_a_sample_of_many_matches_is_stratified_and_the_same_every_time():
 
 @pytest.mark.parametrize("vocab_size", [10, BIG])
 def test_a_built_store_is_mapped_and_answers_as_the_one_in_memory(tmp_path, vocab_size):
-    built, memory = build(tmp_path / "s", EXAMPLE, vocab_size), SuffixStore.in_memory(EXAMPLE, vocab_size)
+    built, memory = build_store(tmp_path / "s", EXAMPLE, vocab_size), SuffixStore.in_memory(EXAMPLE, vocab_size)
     for mapped, plain in ((built.tokens, memory.tokens), (built.sa, memory.sa), (built.heads, memory.heads)):
         assert isinstance(mapped, np.memmap)
         assert not mapped.flags.writeable
@@ -161,7 +161,7 @@ def test_a_store_larger_than_memory_is_not_read_whole(tmp_path):
 
 @pytest.fixture
 def store(tmp_path):
-    return Path(build(tmp_path / "code", EXAMPLE, 10).tokens.filename).parent.parent
+    return Path(build_store(tmp_path / "code", EXAMPLE, 10).tokens.filename).parent.parent
 
 
 def data_of(store):
@@ -229,7 +229,7 @@ def test_a_damaged_header_is_refused(store, damage, said):
     path.write_text(damage(path.read_text()))
     with pytest.raises(DatastoreError, match=said):
         SuffixStore.open(store)
-    assert len(build(store, [[1]], 10)) == 2, "built again over it"
+    assert len(build_store(store, [[1]], 10)) == 2, "built again over it"
 
 
 def test_a_missing_store_says_how_to_build_one(tmp_path, monkeypatch):
@@ -242,7 +242,7 @@ def test_a_missing_store_says_how_to_build_one(tmp_path, monkeypatch):
 
 def test_a_store_of_another_tokenizer_is_refused_naming_both(tmp_path):
     ours, theirs = WordTokenizer("a b c", "ours"), WordTokenizer("a c b", "theirs")
-    store = build(tmp_path / "s", [[0, 1, 2]], 3, identify(ours))
+    store = build_store(tmp_path / "s", [[0, 1, 2]], 3, identify(ours))
     assert SuffixStore.open(tmp_path / "s", ours).find([0, 1]) == store.find([0, 1])
     with pytest.raises(DatastoreError, match="'ours'.*'theirs'.*another --name"):
         SuffixStore.open(tmp_path / "s", theirs)
@@ -256,7 +256,7 @@ def test_an_interrupted_build_leaves_the_old_store(store):
 
     before = sorted(store.rglob("*"))
     with pytest.raises(KeyboardInterrupt):
-        build(store, interrupted(), 10)
+        build_store(store, interrupted(), 10)
     assert sorted(store.rglob("*")) == before
     assert SuffixStore.open(store).find([1, 2, 3]).length == 3
 
@@ -264,30 +264,30 @@ def test_an_interrupted_build_leaves_the_old_store(store):
 def test_a_killed_build_leaves_the_old_store_and_the_next_one_clears_up(store):
     code = (
         "import sys, time\n"
-        "from specdec_core.stores.build import build\n"
+        "from specdec_core.stores import build_store\n"
         "def documents():\n"
         "    yield [1] * 5000\n"
         "    print('half', flush=True)\n"
         "    time.sleep(60)\n"
-        "build(sys.argv[1], documents(), 10)\n"
+        "build_store(sys.argv[1], documents(), 10)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code, store], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "half\n"
     with pytest.raises(DatastoreError, match="Another process is building"):
-        build(store, [[3]], 10)
+        build_store(store, [[3]], 10)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
     assert len(list(store.glob("data-*"))) == 2, "the old data and what the killed build left"
     assert SuffixStore.open(store).find([1, 2, 3]).length == 3
 
-    assert followers(build(store, [[5, 6]], 10), (0, 1, 1), depth=2) == [[6]]
+    assert followers(build_store(store, [[5, 6]], 10), (0, 1, 1), depth=2) == [[6]]
     assert list(store.glob("data-*")) == [data_of(store)]
 
 
 def test_a_reader_keeps_its_store_while_a_new_one_takes_its_place(store):
     reader = SuffixStore.open(store)
-    build(store, [[8, 8]], 10)
+    build_store(store, [[8, 8]], 10)
     assert reader.find([1, 2, 3]).length == 3
     assert SuffixStore.open(store).find([1, 2, 3]).length == 0
 
@@ -305,7 +305,7 @@ def test_a_reader_keeps_its_store_while_a_new_one_takes_its_place(store):
 )
 def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path, documents, vocab_size, limit, said):
     with pytest.raises(DatastoreError, match=said):
-        build(tmp_path / "s", documents, vocab_size, limit=limit)
+        build_store(tmp_path / "s", documents, vocab_size, limit=limit)
     assert not list((tmp_path / "s").glob("data-*"))
     assert not (tmp_path / "s" / HEADER).exists()
 
@@ -313,17 +313,17 @@ def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path, documents,
 def test_a_build_without_room_is_refused_before_it_sorts(store, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("M", (), {"available": 1000})())
     with pytest.raises(DatastoreError, match=r"needs 0.0 GB of memory; .*--limit"):
-        build(store, [[1] * 500], 10)
+        build_store(store, [[1] * 500], 10)
     monkeypatch.undo()
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("D", (), {"free": 1000})())
     with pytest.raises(DatastoreError, match="SPECDEC_HOME"):
-        build(store, [[1] * 500], 10)
+        build_store(store, [[1] * 500], 10)
     monkeypatch.undo()
     assert SuffixStore.open(store).find([1, 2, 3]).length == 3
 
 
 def test_limit_stops_before_the_document_that_passes_it(tmp_path):
-    store = build(tmp_path / "s", [[1, 2], [3, 4], [5, 6]], 10, limit=8)
+    store = build_store(tmp_path / "s", [[1, 2], [3, 4], [5, 6]], 10, limit=8)
     assert (len(store), store.header["documents"]) == (6, 2)
 
 

@@ -204,7 +204,7 @@ def test_case_24_another_tokenizer_is_refused_by_name():
     refuse_other_tokenizer(Tokenizer("small", {"a": 0, "b": 1}), target)
     with pytest.raises(SpecdecError, match=r"\(other, 2 tokens\) is not the target's \(big, 2 tokens\): 'a' is"):
         refuse_other_tokenizer(Tokenizer("other", {"b": 0, "a": 1}), target)
-    with pytest.raises(SpecdecError, match="'c' is token 2 of one only"):
+    with pytest.raises(SpecdecError, match="'c' is token 2 in only one of them"):
         refuse_other_tokenizer(Tokenizer("more", {"a": 0, "b": 1, "c": 2}), target)
 
 

@@ -427,7 +427,7 @@ def stored(tmp_path):
 @pytest.mark.parametrize("name", ["eagle", "mtp"])
 def test_it_is_built_from_a_weight_file(name, stored):
     drafter = methods.build(f"{name}:weights={stored.path}", stored.context)
-    assert drafter.model.ids.tolist() == [5, 60, 2, 9] and drafter.vocab_size == VOCAB
+    assert drafter.model.ids.tolist() == [5, 60, 2, 9] and drafter.reduced.vocab_size == VOCAB
     rounded = {key: value.bfloat16() for key, value in stored.module.state_dict().items()}
     stored.module.load_state_dict(rounded)
     stored.module.double()

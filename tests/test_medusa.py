@@ -152,7 +152,7 @@ def test_no_tree_of_ranks_is_worth_more(nodes):
     shape = Medusa(None, np.arange(2), accuracy, 2, nodes).shape(nodes, 9)
     found = [()]
     for node in range(1, nodes + 1):
-        found.append((*found[shape.parents[node]], int(shape.ranks[node - 1])))
+        found.append((*found[shape.parents[node]], int(shape.tokens[node])))
     assert sum(worth[path] for path in found[1:]) == pytest.approx(best, abs=1e-12)
     assert [worth[path] for path in found[1:]] == sorted((worth[path] for path in found[1:]), reverse=True)
 
@@ -318,7 +318,7 @@ def test_heads_from_the_file_say_what_the_trained_ones_say(stored):
     state = torch.randn(32, generator=torch.Generator().manual_seed(1))
     expected = torch.stack(module(state))
     drafter = built(path, lm)
-    assert np.array_equal(drafter.ids, module.frozen.ids) and np.array_equal(drafter.accuracy, FALLING)
+    assert np.array_equal(drafter.draft_ids, module.frozen.ids) and np.array_equal(drafter.accuracy, FALLING)
     half = expected.abs().max() / 50  # they were stored in half precision
     assert (drafter.heads(state.double()) - expected).abs().max() < half
     packed = Heads(module, module.frozen.head)  # float32, so packed where that is possible

@@ -26,7 +26,7 @@ from specdec_core.core.toy import TableLM
 from specdec_core.drafters import REST, methods
 from specdec_core.drafters.rest import frequent_prefixes
 from specdec_core.stores import DatastoreError, SuffixStore, TokenizerId
-from specdec_core.stores.build import build
+from specdec_core.stores.build import build_store
 
 WIDE = Budget(64, 64)
 
@@ -172,11 +172,11 @@ def test_by_name_it_opens_the_store_for_the_models_tokenizer(tmp_path):
         def get_vocab(self):
             return {"a": 0, "b": 1}
 
-    build(tmp_path / "s", [[0, 1, 1]], 2, TokenizerId("other", "f" * 64))
+    build_store(tmp_path / "s", [[0, 1, 1]], 2, TokenizerId("other", "f" * 64))
     context = methods.Context(TableLM.random(2), tokenizer=Tokenizer())
     with pytest.raises(DatastoreError, match="'other'.*'mine'"):
         methods.build(f"rest:store={tmp_path / 's'}", context)
-    build(tmp_path / "s", [[0, 1, 1]], 2)
+    build_store(tmp_path / "s", [[0, 1, 1]], 2)
     drafter = methods.build(f"rest:store={tmp_path / 's'},nodes=3", context)
     assert (drafter.nodes, drafter.vocab_size) == (3, 2)
     assert methods.settings("rest:nodes=3")["store"] == "code"

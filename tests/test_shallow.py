@@ -186,7 +186,7 @@ def test_with_few_rows_it_drafts_what_those_rows_say_and_the_text_stays_the_targ
     path = stored(tmp_path / "w.safetensors", target, (0,), ids)
     context = context_of(target)
     drafter = build(f"draft_model:weights={path},num_tokens=3", context)
-    assert drafter.lm.vocab_size == 150 and drafter.vocab_size == 300
+    assert drafter.lm.vocab_size == 150 and drafter.reduced.vocab_size == 300
     run = generate(context.lm, [5, 6, 7], drafter, max_new_tokens=20)
     assert run.tokens == generate(context.lm, [5, 6, 7], max_new_tokens=20).tokens
     module = ShallowDraft(frozen_of(target, ids), target, (0,)).requires_grad_(False)
@@ -197,7 +197,7 @@ def test_with_few_rows_it_drafts_what_those_rows_say_and_the_text_stays_the_targ
             assert token == ids[int(module(torch.tensor([drafted]))[0, -1].argmax())]
             drafted.append(int(token))
     full = build(f"draft_model:weights={path},vocabulary=full", context)
-    assert full.lm.vocab_size == 300 and np.array_equal(full.ids, np.arange(300))
+    assert full.lm.vocab_size == 300 and np.array_equal(full.draft_ids, np.arange(300))
 
 
 def test_the_embedding_is_the_targets_even_where_that_reads_its_rows_from_the_file(tmp_path):

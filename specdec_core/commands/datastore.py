@@ -88,9 +88,7 @@ def _build(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from ..measure.machine import peak_resident
-    from ..stores import DatastoreError, identify, place
-    from ..stores.build import build
-    from ..stores.texts import code_files, files_under, read_texts, tokenized
+    from ..stores import DatastoreError, build_store, code_files, files_under, identify, place, read_texts, tokenized
 
     chat = arguments.chat or arguments.selfchat
     if not (arguments.paths or arguments.code or chat):
@@ -114,7 +112,7 @@ def _build(arguments: argparse.Namespace) -> int:
         conversations = selfchat(tokenizer)
     with tqdm(files, desc="Reading", unit="file", file=sys.stderr) as progress:
         documents = chain(conversations, tokenized(read_texts(progress), tokenizer))
-        store = build(name, documents, vocab_size, identify(tokenizer), sources, arguments.limit, progress.write)
+        store = build_store(name, documents, vocab_size, identify(tokenizer), sources, arguments.limit, progress.write)
     _describe(place(name), store.header)
     print(f"built in         {time.perf_counter() - start:.1f} s, peak memory {peak_resident() / 1e9:.2f} GB")
     return 0

@@ -152,11 +152,11 @@ class DrafterBase:
     draft_ids: np.ndarray | None = None
 
     @classmethod
-    def build(cls, context: Any, **settings: Any) -> Drafter:
-        """From the settings behind a method's name; a class that needs the target has a ``build`` of its own.
+    def build(cls, *context: Any, **settings: Any) -> Drafter:
+        """From the settings behind a method's name: ``build(context, **settings)``.
 
         Args:
-            context: a `drafters.methods.Context`.
+            context: one `drafters.methods.Context`; a class that needs it has a ``build`` of its own.
         """
         return cls(**settings)
 

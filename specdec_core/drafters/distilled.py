@@ -7,12 +7,11 @@ rows of the head that are drafted exist a second time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PretrainedConfig
 
 from ..base.errors import ModelError
 from ..model.lm import CachedLM
@@ -22,20 +21,18 @@ from .shallow_net import shallow_config
 _SHARED = {"model.embed_tokens.weight", "lm_head.weight"}
 
 
-def draft_lm(target: CachedLM, weights_hash: Callable[[], str] | None, name: str = "draft_model",
-             full: bool = False) -> tuple[CachedLM, np.ndarray]:  # fmt: skip
-    """The draft model, and the tokens (K,) that the rows of its projection stand for.
+def draft_lm(
+    target: CachedLM, weights_hash: Callable[[], str] | None, name: str = "draft_model", full: bool = False
+) -> tuple[CachedLM, np.ndarray]:
+    """The draft model, and the tokens (K,) that the rows of its projection stand for; see `weights.load`.
 
     Args:
         target: whose embedding and head it uses.
-        weights_hash: gives that of the target; see `methods.Context`.
+        weights_hash: gives the hash of the target's weights; None where it is not known.
         name: of weights that come with the package, or a path.
         full: project to all tokens of the target, whatever the weights were trained for.
-
-    Raises:
-        ModelError: if there are no such weights, or they are another target's.
     """
-    tensors, ids = read(name, weights_hash, target.vocab_size)
+    ids, tensors, _ = weights.load(name, target.vocab_size, weights_hash, "distilled draft model", "draft_model")
     if full:
         ids = torch.arange(target.vocab_size)
     model = assemble(target.execution.config, tensors, _TargetRows(target), target.head_rows(ids))
@@ -45,21 +42,9 @@ def draft_lm(target: CachedLM, weights_hash: Callable[[], str] | None, name: str
     return lm, ids.numpy()
 
 
-def read(name: str, weights_hash: Callable[[], str] | None,
-         vocab_size: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
-    """The tensors of a distilled model, and the tokens (K,) int64 that it was trained to draft.
-
-    Raises:
-        ModelError: as `draft_lm`; also if it is not known which weights the target has.
-    """
-    if weights_hash is None:
-        raise ModelError("a distilled draft model belongs to one target, and it is not known which weights this one "
-                         "has; give methods.Context a weights_hash")  # fmt: skip
-    tensors, _ = weights.read(weights.shipped(name), weights_hash(), vocab_size)
-    return tensors, tensors.pop("ids")
-
-
-def assemble(config: Any, tensors: dict[str, torch.Tensor], embedding: nn.Module, head: torch.Tensor) -> Any:
+def assemble(
+    config: PretrainedConfig, tensors: dict[str, torch.Tensor], embedding: nn.Module, head: torch.Tensor
+) -> LlamaForCausalLM:
     """An ordinary `LlamaForCausalLM`, in the head's type and on its device.
 
     Args:
@@ -72,11 +57,14 @@ def assemble(config: Any, tensors: dict[str, torch.Tensor], embedding: nn.Module
         ModelError: if the tensors are not those of such a model.
     """
     layers = len({name.split(".")[2] for name in tensors if name.startswith("model.layers.")})
-    model = LlamaForCausalLM(shallow_config(config, layers)).to(head.device).eval()
+    model = LlamaForCausalLM(shallow_config(config, layers)).eval()
+    model.to(head.device)  # type: ignore[arg-type]  # transformers wraps `to`
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     if unexpected or set(missing) != _SHARED:
-        raise ModelError(f"the weights of a distilled draft model hold its layers and its norm; these lack "
-                         f"{sorted(set(missing) - _SHARED)} and hold {unexpected} besides")  # fmt: skip
+        raise ModelError(
+            f"the weights of a distilled draft model hold its layers and its norm; these lack "
+            f"{sorted(set(missing) - _SHARED)} and hold {unexpected} besides"
+        )
     for weight in model.parameters():  # `to` would round the frequencies of the rotary positions too
         weight.data = weight.data.to(head.dtype)
     model.model.embed_tokens = embedding
@@ -97,4 +85,4 @@ class _TargetRows(nn.Module):
         self.weight, self._embed = nn.Parameter(empty, requires_grad=False), target.embed
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._embed(ids.flatten()).view(*ids.shape, -1)
+        return self._embed(ids.flatten()).view(*ids.shape, -1)  # ids (...) to (..., D)

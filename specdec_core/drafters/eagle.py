@@ -6,15 +6,9 @@ its path. Layer by layer the module reads the ``top_k`` most valuable nodes of t
 ``top_k`` likeliest children; then the ``total`` most valuable nodes of all layers are kept. A child is never worth
 more than its parent, so what is kept is a tree.
 
-When sampling, children are drawn from q without replacement, and that ranking would be wrong: to keep a node because
-the token that was drawn is a likely one changes the law that it was drawn from. What is exact is any rule that decides
-whether a node shall exist before its token is drawn, and then keeps it. Proof: let h be all that was drawn before a
-node's token. Given h, the token has the law q of its parent without the siblings drawn before it, whatever else is in
-h and however the rule used it. Verification, when it comes to this node, has looked at a part of h only (the path to
-it, those siblings, that it exists), so the same holds given that part, and its test is one step of recursive
-rejection sampling. Where the rule ends a row of siblings, the correction is drawn from the residual, which is right
-after any number of them. As for what would be wrong: ranking nodes that were drawn already; but also ranking places
-whose values come from descendants of siblings drawn later, which know by their presence what was drawn.
+When sampling, children are drawn from q without replacement, and to keep the most valuable of nodes already drawn would
+change the distribution that they were drawn from. What is exact is to decide whether a node shall exist before its
+token is drawn, and then to keep it (chapter 04 proves it).
 
 So the dynamic tree grows by open places. A node whose law is known has one: its next child. The place is worth the
 node's value times the next largest of its q's probabilities, whatever token comes. A round fills the most valuable
@@ -27,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,14 +30,13 @@ from ..core.rng import Rng
 from ..core.sampling import Sampling
 from ..core.tree import DraftTree
 from .feature import Continues, FeatureDrafter, load
+from .methods import Context
 
 TREES = ("dynamic", "static", "chain")
 # Nodes by the ranks on their path, 0 the likeliest, the most valuable first. Any first part of it is a tree, in which
 # siblings have consecutive ranks. It follows what a module guesses right: half and more at rank 0, less further down.
-STATIC = (
-    (0,), (0, 0), (1,), (0, 0, 0), (0, 1), (1, 0), (2,), (0, 0, 0, 0),
-    (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 2), (3,), (0, 0, 0, 0, 0), (1, 1), (2, 0),
-)  # fmt: skip
+_RANKS = ["0", "00", "1", "000", "01", "10", "2", "0000", "001", "010", "100", "02", "3", "00000", "11", "20"]
+STATIC: list[tuple[int, ...]] = [tuple(map(int, ranks)) for ranks in _RANKS]
 _WIDEST = 4  # children of one node in it
 
 
@@ -76,7 +68,7 @@ class EAGLE(FeatureDrafter):
         model: the module, `feature.FeatureModel`.
         vocab_size: V of the target.
         tree: one of `TREES`.
-        depth: of the longest path, at least 1: that many forwards of the module a step.
+        depth: of the longest path, at least 1: that many forwards of the module per step.
         top_k: nodes that the module reads in one forward, and children that a node may get (dynamic tree only).
         total: N, most nodes besides the root (not of a chain).
         sampling: as the target is sampled; greedy by default.
@@ -90,8 +82,16 @@ class EAGLE(FeatureDrafter):
 
     name = "eagle"
 
-    def __init__(self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 3, top_k: int = 4,
-                 total: int = 7, sampling: Sampling | None = None):  # fmt: skip
+    def __init__(
+        self,
+        model: Continues,
+        vocab_size: int,
+        tree: str = "dynamic",
+        depth: int = 3,
+        top_k: int = 4,
+        total: int = 7,
+        sampling: Sampling | None = None,
+    ):
         if tree not in TREES:
             raise ValueError(f"tree must be one of {TREES}; got {tree!r}")
         if min(depth, top_k, total) < 1:
@@ -102,14 +102,21 @@ class EAGLE(FeatureDrafter):
         self.growth: Growth | None = None
 
     @classmethod
-    def build(cls, context: Any, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
-              weights: str = "eagle") -> EAGLE:  # fmt: skip
+    def build(
+        cls,
+        context: Context,
+        tree: str = "dynamic",
+        depth: int = 3,
+        top_k: int = 4,
+        total: int = 7,
+        weights: str = "eagle",
+    ) -> EAGLE:
         """From trained weights: the name of a file that comes with the package, or a path.
 
         Raises:
             ModelError: as `feature.load`.
         """
-        model = load(weights, context.lm, context.weights_hash)
+        model = load(weights, context.cached(), context.weights_hash)
         return cls(model, context.lm.vocab_size, tree, depth, top_k, total, context.sampling)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
@@ -123,17 +130,18 @@ class EAGLE(FeatureDrafter):
         sketch = _Sketch(self, context, guess, rng)
         if self.tree == "static":
             kept = self._static(sketch, [path for path in STATIC if len(path) <= depth][:nodes])
-        elif self.sampling.greedy:
+        elif self.reduced.sampling.greedy:
             kept = self._ranked(sketch, nodes, depth)
         else:
             kept = self._drawn(sketch, nodes, depth)
-        parts = sketch.tokens, sketch.parents, sketch.values, sketch.read, kept
-        self.growth = Growth(*map(tuple, parts))
+        tokens, parents, values = tuple(sketch.tokens), tuple(sketch.parents), tuple(sketch.values)
+        self.growth = Growth(tokens, parents, values, tuple(sketch.read), tuple(kept))
         return sketch.finish(kept)
 
     def _static(self, sketch: _Sketch, shape: list[tuple[int, ...]]) -> list[int]:
         """The shape's nodes; a node is missing, with all below it, where q has no token left."""
-        found, inner = {(): 0}, [()]
+        found: dict[tuple[int, ...], int] = {(): 0}  # path of ranks -> node
+        inner: list[tuple[int, ...]] = [()]
         while True:
             for path in inner:
                 children = [other for other in shape if other[:-1] == path]
@@ -160,7 +168,7 @@ class EAGLE(FeatureDrafter):
         for level in range(depth):
             for node in fresh:
                 sketch.open(node, places)
-            drawn = []
+            drawn: list[int] = []
             share = nodes * (level + 1) // depth - nodes * level // depth
             while places and len(drawn) < share:
                 _, node = heappop(places)
@@ -177,7 +185,8 @@ class _Sketch:
     """A tree while it grows."""
 
     def __init__(self, drafter: EAGLE, context: Sequence[int], guess: torch.Tensor, rng: Rng):
-        self._drafter, self._model, self._sampling = drafter, drafter.model, drafter.sampling
+        self._model, self._reduced, self._greedy = drafter.model, drafter.reduced, drafter.reduced.sampling.greedy
+        self._width, self._prompt_length = max(drafter.top_k, _WIDEST), len(drafter._prompt)
         self._context, self._rng = list(context), rng
         self.tokens, self.parents, self.values = [int(context[-1])], [-1], [0.0]
         self.read: list[tuple[int, ...]] = []
@@ -192,7 +201,7 @@ class _Sketch:
     def let_read(self, nodes: Sequence[int]) -> None:
         """Let the module read these nodes, whose parents it has read."""
         parents = [self.parents[node] for node in nodes]
-        states = torch.cat([self._guesses[parent] for parent in parents])
+        states = torch.cat([self._guesses[parent] for parent in parents])  # (n, D)
         guesses = self._model.draft([self.tokens[node] for node in nodes], states, [self._flight[p] for p in parents])
         self._flight.update(zip(nodes, range(len(self._flight) - 1, len(self._flight) - 1 + len(nodes)), strict=True))
         self._learn(nodes, guesses)
@@ -200,10 +209,10 @@ class _Sketch:
 
     def children(self, node: int, count: int) -> list[int]:
         """Up to ``count`` more children of a node: the likeliest tokens if greedy, else draws from what is left."""
-        if self._sampling.greedy:
+        if self._greedy:
             found = self._likely[node][:count]
         else:
-            law, left, found = self._laws[node], self._left[node], []
+            found, law, left = [], self._laws[node], self._left[node]
             while len(found) < count and left.any():
                 place = self._rng.pick(left)
                 left[place] = 0.0  # `pick` divides by what is left
@@ -211,7 +220,7 @@ class _Sketch:
                 found.append((place, float(np.log(law[place]))))
         first = len(self.tokens)
         for place, log in found:
-            self.tokens.append(int(self._model.ids[place]))
+            self.tokens.append(int(self._reduced.ids[place]))
             self.parents.append(node)
             self.values.append(self.values[node] + log)
         return list(range(first, len(self.tokens)))
@@ -230,31 +239,31 @@ class _Sketch:
         row = {0: 0} | {node: row for row, node in enumerate(kept, 1)}
         tokens = np.array([self.tokens[node] for node in row])
         parents = np.array([-1] + [row[self.parents[node]] for node in kept])
-        if self._sampling.greedy:
+        if self._greedy:
             return DraftTree(tokens, parents)
-        q = np.zeros((len(tokens), self._drafter.vocab_size))
+        q = np.zeros((len(tokens), self._reduced.vocab_size))
         for node, law in self._laws.items():
-            q[row[node], self._model.ids] = law
+            q[row[node]] = self._reduced.spread(law)
         return DraftTree(tokens, parents, "without_replacement", q)
 
     def _learn(self, nodes: Sequence[int], guesses: torch.Tensor) -> None:
         """What the module says after these nodes."""
-        logits = self._model.logits(guesses)
+        logits, length = self._model.logits(guesses), self._prompt_length  # (n, K)
         for index, node in enumerate(nodes):
             self._guesses[node] = guesses[index : index + 1]
-        if not self._sampling.greedy:
+        if not self._greedy:
             for node, row in zip(nodes, logits, strict=True):
-                law = self._drafter._law(row, self._text(node))
+                law = self._reduced.law(row, self._text(node), length)
                 self._laws[node], self._left[node] = law, law.copy()
                 self._falling[node] = np.sort(law[law > 0]).tolist()
             return
-        if self._sampling.penalizes:
+        if self._reduced.sampling.penalizes:
             rows = zip(nodes, logits, strict=True)
-            scores = torch.from_numpy(np.stack([self._drafter._scores(row, self._text(node)) for node, row in rows]))
+            penalized = [self._reduced.scores(row, self._text(node), length) for node, row in rows]
+            scores = torch.from_numpy(np.stack(penalized))  # (n, K)
         else:
             scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        width = max(self._drafter.top_k, _WIDEST)
-        best, places = scores.topk(min(width, scores.shape[-1]), -1)
+        best, places = scores.topk(min(self._width, scores.shape[-1]), -1)  # (n, width) each
         logs = (best - scores.logsumexp(-1, keepdim=True)).clamp(max=0)  # rounding must not lift a child above
         for node, likely in zip(nodes, zip(places.tolist(), logs.tolist(), strict=True), strict=True):
             self._likely[node] = list(zip(*likely, strict=True))

@@ -1,8 +1,9 @@
 """The module that MTP and EAGLE train: one decoder layer that continues the target's hidden states.
 
-After the target has read tokens t_0 ... t_i, its state f_i gives the law of t_{i+1}. Once t_{i+1} is known, the
-module turns (f_i, t_{i+1}) into a guess of f_{i+1}, whose law under the target's own vocabulary projection is a
-draft of t_{i+2}. Its output stands in for the next state, so it can go on as far as one likes.
+After the target has read tokens t_0 ... t_i, its state f_i gives the distribution of t_{i+1}. Once t_{i+1} is known,
+the module turns (f_i, t_{i+1}) into a guess of f_{i+1}; the target's own vocabulary projection makes of that a
+distribution of t_{i+2} to draft from. The output stands in for the next state, so the module can go on as far as one
+likes.
 
 Two papers differ in how the pair is joined. DeepSeek-V3's multi-token prediction (arXiv:2412.19437, section 2.2)
 normalizes state and embedding, concatenates and projects them, and normalizes the output before the shared head;
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import LlamaConfig
+from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 
@@ -36,7 +37,7 @@ class Frozen:
     embedding: torch.Tensor
     head: torch.Tensor
     ids: torch.Tensor
-    config: LlamaConfig
+    config: PretrainedConfig
 
 
 class FeatureDraft(nn.Module):
@@ -75,11 +76,11 @@ class FeatureDraft(nn.Module):
         """(..., D) input of the layer, from tokens (...) and states (..., D)."""
         parts = []
         if self.token:
-            part = F.embedding(tokens, self.frozen.embedding).to(states.dtype) * self.scale
-            parts.append(self.norm_token(part) if self.normed else part)
+            part = F.embedding(tokens, self.frozen.embedding).to(states.dtype) * self.scale  # (..., D)
+            parts.append(part if self.norm_token is None else self.norm_token(part))
         if self.feature:
-            parts.append(self.norm_feature(states) if self.normed else states)
-        return self.join(torch.cat(parts, -1))
+            parts.append(states if self.norm_feature is None else self.norm_feature(states))
+        return self.join(torch.cat(parts, -1))  # (..., D or 2 D) to (..., D)
 
     def forward(self, tokens: torch.Tensor, states: torch.Tensor, steps: int) -> list[torch.Tensor]:
         """The states drafted from every place of a text, ``steps`` deep.
@@ -93,45 +94,47 @@ class FeatureDraft(nn.Module):
         Returns:
             for each step (B, L, D); rows whose token lies beyond the text mean nothing.
         """
-        outputs, past = [], []
+        outputs: list[torch.Tensor] = []
+        past: list[tuple[torch.Tensor, torch.Tensor]] = []  # keys and values of each step, (B, heads, L, width)
         for step in range(steps):
-            ahead = tokens.roll(-1 - step, 1)
+            ahead = tokens.roll(-1 - step, 1)  # (B, L)
             states = self._through_layer(self.joined(ahead, states), past, step)
             outputs.append(states)
         return outputs
 
     def project(self, states: torch.Tensor) -> torch.Tensor:
         """(..., K) logits of the drafted states (..., D)."""
-        return F.linear(self.norm_out(states) if self.normed else states, self.frozen.head.to(states.dtype))
+        states = states if self.norm_out is None else self.norm_out(states)
+        return F.linear(states, self.frozen.head.to(states.dtype))
 
-    def _through_layer(self, x: torch.Tensor, past: list, step: int) -> torch.Tensor:
+    def _through_layer(self, x: torch.Tensor, past: list[tuple[torch.Tensor, torch.Tensor]], step: int) -> torch.Tensor:
         layer, attention = self.layer, self.layer.self_attn
         (batch, length, _), width = x.shape, attention.head_dim
-        places = torch.arange(step, length + step, device=x.device)[None]
+        places = torch.arange(step, length + step, device=x.device)[None]  # (1, L)
         cos, sin = self.rotary(x, places)
         normed = layer.input_layernorm(x)
         query, key, value = (
-            projection(normed).view(batch, length, -1, width).transpose(1, 2)
+            projection(normed).view(batch, length, -1, width).transpose(1, 2)  # (B, heads, L, width)
             for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
         query, key = (_turn(heads, cos, sin) for heads in (query, key))
         groups = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)  # as many heads as query
         past.append((key, value))
         if step == 0:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=attention.scaling)
         else:
             mixed = _attend_steps(query, past, attention.scaling)
-        x = x + attention.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+        x = x + attention.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))  # (B, L, D)
         return x + layer.mlp(layer.post_attention_layernorm(x))
 
 
-def _attend_steps(query: torch.Tensor, past: list, scale: float) -> torch.Tensor:
-    """Attention of place i at a later step: step 0's keys up to place i, and place i's own of the steps since."""
+def _attend_steps(query: torch.Tensor, past: list[tuple[torch.Tensor, torch.Tensor]], scale: float) -> torch.Tensor:
+    """Attention (B, heads, L, width) of place i at a later step: step 0's keys up to place i, and its own since."""
     (key, value), length = past[0], query.shape[2]
     future = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
-    scores = (query @ key.transpose(-1, -2) * scale).masked_fill(future, -torch.inf)
-    own = [(query * key).sum(-1, keepdim=True) * scale for key, _ in past[1:]]
+    scores = (query @ key.transpose(-1, -2) * scale).masked_fill(future, -torch.inf)  # (B, heads, L, L)
+    own = [(query * key).sum(-1, keepdim=True) * scale for key, _ in past[1:]]  # (B, heads, L, 1) each
     weights = torch.cat([scores, *own], -1).softmax(-1, dtype=torch.float32).to(query.dtype)
     mixed = weights[..., :length] @ value
     for index, (_, value) in enumerate(past[1:]):
@@ -140,7 +143,7 @@ def _attend_steps(query: torch.Tensor, past: list, scale: float) -> torch.Tensor
 
 
 def _turn(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary positions."""
-    cos, sin = cos[:, None].to(heads.dtype), sin[:, None].to(heads.dtype)
-    first, second = heads.chunk(2, -1)
+    """Rotary positions of heads (B, heads, L, width), from tables (1, L, width)."""
+    cos, sin = cos[:, None].to(heads.dtype), sin[:, None].to(heads.dtype)  # (1, 1, L, width)
+    first, second = heads.chunk(2, -1)  # (B, heads, L, width / 2) each
     return heads * cos + torch.cat([-second, first], -1) * sin

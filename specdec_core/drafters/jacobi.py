@@ -46,15 +46,16 @@ class Jacobi(DrafterBase):
             position after the prompt and so on, over again where they run out.
 
     Attributes:
-        trajectory: one `Round` a step since the last `reset`.
+        trajectory: one `Round` per step since the last `reset`.
 
     Raises:
         ValueError: for m < 1 or another ``init``.
 
-    >>> drafter = Jacobi(3, init=[7, 8])
-    >>> drafter.reset([5, 6])
-    >>> drafter.propose([5, 6], Budget(8, 8), Rng(0)).tokens.tolist()
-    [6, 7, 8, 7]
+    Example:
+        >>> drafter = Jacobi(3, init=[7, 8])
+        >>> drafter.reset([5, 6])
+        >>> drafter.propose([5, 6], Budget(8, 8), Rng(0)).tokens.tolist()
+        [6, 7, 8, 7]
     """
 
     name = "jacobi"
@@ -90,18 +91,19 @@ class Jacobi(DrafterBase):
         self._guess = argmax[verdict.accepted + 1 :]
 
     def _fresh(self, count: int, start: int, context: Sequence[int], rng: Rng) -> list[int]:
-        if self.init == "repeat":
-            return [context[-1]] * count
-        if self.init == "random":
-            return random_tokens(count, context, rng)
-        return [self.init[position % len(self.init)] for position in range(start, start + count)]
+        """First guesses for ``count`` positions, the first of them ``start`` tokens after the prompt."""
+        init = self.init
+        if isinstance(init, str):
+            return random_tokens(count, context, rng) if init == "random" else [context[-1]] * count
+        return [init[position % len(init)] for position in range(start, start + count)]
 
 
 def random_tokens(count: int, context: Sequence[int], rng: Rng) -> list[int]:
     """``count`` tokens of the context, drawn uniformly with replacement: the usual first guess.
 
-    >>> random_tokens(3, [4, 4], Rng(0))
-    [4, 4, 4]
+    Example:
+        >>> random_tokens(3, [4, 4], Rng(0))
+        [4, 4, 4]
     """
     if count <= 0:
         return []

@@ -37,18 +37,18 @@ class Lookahead(DrafterBase):
     The window always takes the target's argmax, also when sampling: a draft is then one fixed token,
     verification needs no q, and the pool holds ids only (section 3.2 of the paper).
 
-    Candidates that share a prefix share its rows, where the paper keeps them disjoint. The law is the same,
-    the rows are fewer, and one walk down the tree finds the longest match among all candidates, which the
-    paper's Algorithms 3 and 4 do by dropping the candidates whose prefix failed.
+    Candidates that share a prefix share its rows, where the paper keeps them disjoint. The distribution of the
+    output is the same, the rows are fewer, and one walk down the tree finds the longest match among all
+    candidates, which the paper's Algorithms 3 and 4 do by dropping the candidates whose prefix failed.
 
-    The first N - 2 steps fill the window as the paper's code (lade) does, one level a step from a single
-    level of W + N - 2 random tokens of the context. Lade checks nothing meanwhile; here candidates ride
-    along where rows are left.
+    The first N - 2 steps fill the window as the paper's code (lade) does, one level per step from a single
+    level of W + N - 2 random tokens of the context. Lade checks nothing meanwhile; here candidates are
+    checked where rows are left.
 
     Args:
         W: columns of the window, >= 1.
         N: length of the n-grams, >= 2; with N = 2 the window is one Jacobi guess.
-        G: most candidates checked a step, >= 1; W by default, as in the paper.
+        G: most candidates checked per step, >= 1; W by default, as in the paper.
         prompt_ngrams: also pool every n-gram of the context, of the prompt and then of what is generated.
         pool_size: n-grams kept for one first token, the least recently made dropped first; G by default.
         slide: how the window moves on after a step that accepted k draft tokens. ``"one"`` (the paper, lade's
@@ -59,6 +59,7 @@ class Lookahead(DrafterBase):
     Attributes:
         levels: the window, oldest level first; N - 1 lists of W tokens once it is full.
         pool: first token -> its n-grams without it, most recent last.
+        max_nodes: (W + G)(N - 1) - 1, the nodes of a full step, and the budget a run gives by default.
 
     Where `Budget.nodes` is below `max_nodes` the rows are divided as W : G, with at least one candidate, and
     a warning says so once. Where `Budget.depth` is too small, near the end of the model's context, columns
@@ -67,17 +68,27 @@ class Lookahead(DrafterBase):
     Raises:
         ValueError: on a number below its least value, or another ``slide``.
 
-    >>> drafter = Lookahead(W=2, N=3, G=1, prompt_ngrams=True)
-    >>> drafter.reset([5, 5, 5])
-    >>> tree = drafter.propose([5, 5, 5], Budget(8, 8), Rng(0))  # one level of W + N - 2 = 3 columns so far
-    >>> tree.parents.tolist(), tree.candidate.astype(int).tolist()
-    ([-1, 0, 1, 0, 3], [1, 0, 0, 1, 1])
+    Example:
+        >>> drafter = Lookahead(W=2, N=3, G=1, prompt_ngrams=True)
+        >>> drafter.reset([5, 5, 5])
+        >>> tree = drafter.propose([5, 5, 5], Budget(8, 8), Rng(0))  # one level of W + N - 2 = 3 columns so far
+        >>> tree.parents.tolist(), tree.candidate.astype(int).tolist()
+        ([-1, 0, 1, 0, 3], [1, 0, 0, 1, 1])
+        >>> [Lookahead(W=w, N=5).max_nodes + 1 for w in (15, 10, 7)]  # the rows of the paper
+        [120, 80, 56]
     """
 
     name = "lookahead"
 
-    def __init__(self, W: int = 7, N: int = 5, G: int | None = None, prompt_ngrams: bool = False,
-                 pool_size: int | None = None, slide: str = "one"):  # fmt: skip
+    def __init__(
+        self,
+        W: int = 7,
+        N: int = 5,
+        G: int | None = None,
+        prompt_ngrams: bool = False,
+        pool_size: int | None = None,
+        slide: str = "one",
+    ):
         G = W if G is None else G
         pool_size = G if pool_size is None else pool_size
         if min(W, N - 1, G, pool_size) < 1:
@@ -87,18 +98,10 @@ class Lookahead(DrafterBase):
         if slide not in ("one", "accepted"):
             raise ValueError(f"slide must be 'one' or 'accepted'; got {slide!r}")
         self.W, self.N, self.G = W, N, G
+        self.max_nodes = (W + G) * (N - 1) - 1
         self.prompt_ngrams, self.pool_size, self.slide = prompt_ngrams, pool_size, slide
         self._warned = False
         self.reset([])
-
-    @property
-    def max_nodes(self) -> int:
-        """(W + G)(N - 1) - 1, the nodes of a full step, and the budget a run gives by default.
-
-        >>> [Lookahead(W=w, N=5).max_nodes + 1 for w in (15, 10, 7)]
-        [120, 80, 56]
-        """
-        return (self.W + self.G) * (self.N - 1) - 1
 
     def reset(self, context: Sequence[int]) -> None:
         self.levels: list[list[int]] = [[]]
@@ -128,7 +131,7 @@ class Lookahead(DrafterBase):
         if tree is not self._tree or not self._columns:
             return
         levels, first = self.levels, (len(self.levels) - 1) * self._columns
-        made = out.logits[first : first + self._columns].argmax(-1).tolist()
+        made = out.logits[first : first + self._columns].argmax(-1).tolist()  # the newest level's successors
         if len(levels) == self.N - 1:
             for gram in zip(*levels, made, strict=True):
                 self._remember(gram)
@@ -149,19 +152,20 @@ class Lookahead(DrafterBase):
         return max(0, min(wanted, (rows - reserved) // levels, depth + 2 - levels))
 
     def _build(self, root: int, rows: int, depth: int) -> DraftTree:
+        """The window, and behind it the trie of the root's n-grams, in one tree of at most ``rows`` rows."""
         columns = self._columns
         tokens, parents = [root], [-1]
         if columns:
             tokens = [token for level in self.levels for token in level]
             parents = [*range(-1, columns - 1), *range(len(tokens) - columns)]
         window = len(tokens)
-        newest_first = list(reversed(self.pool.get(root, ())))[: self.G]
+        newest_first = list(reversed(self.pool.get(root, {})))[: self.G]
         trie = DraftTree.from_paths(root, [gram[:depth] for gram in newest_first], rows - window)
-        tokens += trie.tokens[1:].tolist()
-        parents += [parent and parent + window - 1 for parent in trie.parents[1:].tolist()]
-        candidate = np.arange(len(tokens)) >= window
+        # Both trees have the root as their row 0; row i >= 1 of the trie becomes row window + i - 1 of the whole.
+        behind = np.where(trie.parents[1:] == 0, 0, trie.parents[1:] + window - 1)
+        candidate = np.arange(window + trie.size) >= window
         candidate[0] = True
-        return DraftTree(tokens, parents, candidate=candidate)
+        return DraftTree(np.append(tokens, trie.tokens[1:]), np.append(parents, behind), candidate=candidate)
 
     def _remember(self, gram: Sequence[int]) -> None:
         first, rest = int(gram[0]), tuple(int(token) for token in gram[1:])

@@ -1,8 +1,8 @@
 """Medusa (Cai et al. 2024, arXiv:2401.10774): heads on the target's last state draft a tree of one fixed shape.
 
-Where the heads stand. The target has just read t_i; its state f_i gave the law from which t_{i+1} was chosen, the
-root of the next tree. The paper's heads read that same f_i: head 1 guesses t_{i+2}, the root's children, head 2 their
-children, and so on. So a step costs one product with the heads, for the state of the last row that was kept.
+Where the heads stand. The target has just read t_i; its state f_i gave the distribution from which t_{i+1} was chosen,
+the root of the next tree. The paper's heads read that same f_i: head 1 guesses t_{i+2}, the root's children, head 2
+their children, and so on. So each step costs one product with the heads, for the state of the last row that was kept.
 
 No head knows what another guessed. All nodes of one depth therefore have the same candidates, and the tree is a
 choice of paths of ranks, made once from the heads' measured accuracy (section 2.3.3; `theory.grow_tree`).
@@ -15,20 +15,24 @@ drawn from it without replacement and verified accordingly. The paper draws noth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..base.errors import ModelError
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
 from ..core.sampling import Sampling
 from ..core.tree import DraftTree
+from ..model.execution.packed import PackedLinear, no_kernels
+from ..model.lm import CachedLM
 from ..theory.trees import grow_tree
+from . import weights
+from .feature_net import Frozen
+from .medusa_net import MedusaHeads
+from .methods import Context
+from .reduced import Reduced
 
 
 class Medusa(DrafterBase):
@@ -47,39 +51,48 @@ class Medusa(DrafterBase):
     Raises:
         ValueError: for fewer than one node, another draw, or more ranks than tokens.
 
-    >>> heads = lambda state: torch.stack([state.roll(2), state.roll(3)])  # after token x: x + 2, then x + 3
-    >>> drafter = Medusa(heads, np.arange(4), np.array([[0.6, 0.2], [0.6, 0.2]]), vocab_size=4, nodes=2)
-    >>> drafter.read_prompt(torch.eye(4)[[0]])
-    >>> drafter.propose([0, 1], Budget(8, 8), Rng(0)).tokens.tolist()
-    [1, 2, 3]
+    Example:
+        >>> heads = lambda state: torch.stack([state.roll(2), state.roll(3)])  # after token x: x + 2, then x + 3
+        >>> drafter = Medusa(heads, np.arange(4), np.array([[0.6, 0.2], [0.6, 0.2]]), vocab_size=4, nodes=2)
+        >>> drafter.read_prompt(torch.eye(4)[[0]])
+        >>> drafter.propose([0, 1], Budget(8, 8), Rng(0)).tokens.tolist()
+        [1, 2, 3]
     """
 
     name = "medusa"
     needs_hidden = True
     has_model = True
 
-    def __init__(self, heads: Callable[[torch.Tensor], torch.Tensor], ids: np.ndarray, accuracy: np.ndarray,
-                 vocab_size: int, nodes: int = 7, draw: str = "without_replacement",
-                 sampling: Sampling | None = None):  # fmt: skip
+    def __init__(
+        self,
+        heads: Callable[[torch.Tensor], torch.Tensor],
+        ids: np.ndarray,
+        accuracy: np.ndarray,
+        vocab_size: int,
+        nodes: int = 7,
+        draw: str = "without_replacement",
+        sampling: Sampling | None = None,
+    ):
         if nodes < 1:
             raise ValueError(f"nodes must be at least 1; got {nodes}")
         if draw not in ("without_replacement", "point"):
             raise ValueError(f"draw must be 'without_replacement' or 'point'; got {draw!r}")
-        self.heads, self.ids, self.vocab_size = heads, np.asarray(ids), vocab_size
+        self.heads, self.reduced = heads, Reduced(ids, vocab_size, sampling)
+        self.draft_ids = self.reduced.ids
         # Rounded shares may sum to a little more than 1.
-        self.accuracy = accuracy / np.maximum(1.0, accuracy.sum(1, keepdims=True))
-        if self.accuracy.shape[1] > len(self.ids):
-            raise ValueError(f"the accuracy of {self.accuracy.shape[1]} ranks was given for {len(self.ids)} tokens")
+        self.accuracy = accuracy / np.maximum(1.0, accuracy.sum(1, keepdims=True))  # (H, R)
+        if self.accuracy.shape[1] > len(ids):
+            raise ValueError(f"the accuracy of {self.accuracy.shape[1]} ranks was given for {len(ids)} tokens")
         self.nodes = self.max_nodes = nodes
-        self.sampling = sampling or Sampling()
-        self.draw = "point" if self.sampling.greedy else draw
-        self._shapes: dict[tuple[int, int], Shape] = {}
+        self.draw = "point" if self.reduced.sampling.greedy else draw
+        self._shapes: dict[tuple[int, int], DraftTree] = {}
         self._prompt_length = 0
         self._state: torch.Tensor | None = None
 
     @classmethod
-    def build(cls, context: Any, nodes: int = 7, weights: str = "medusa",
-              draw: str = "without_replacement") -> Medusa:  # fmt: skip
+    def build(
+        cls, context: Context, nodes: int = 7, weights: str = "medusa", draw: str = "without_replacement"
+    ) -> Medusa:
         """From trained weights.
 
         Args:
@@ -88,7 +101,7 @@ class Medusa(DrafterBase):
         Raises:
             ModelError: as `load`.
         """
-        heads, ids, accuracy = load(weights, context.lm, context.weights_hash)
+        heads, ids, accuracy = load(weights, context.cached(), context.weights_hash)
         return cls(heads, ids, accuracy, context.lm.vocab_size, nodes, draw, context.sampling)
 
     def reset(self, context: Sequence[int]) -> None:
@@ -99,45 +112,35 @@ class Medusa(DrafterBase):
         self._state = hidden[-1] if len(hidden) else None
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
-        self._state = out.hidden[verdict.path[-1]]
+        assert out.hidden is not None  # `needs_hidden`
+        self._state = out.hidden[verdict.path[-1]]  # (D,)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         shape = self.shape(min(self.nodes, budget.nodes), budget.depth)
-        if self._state is None or not len(shape.ranks):
+        if self._state is None or not shape.size:
             return DraftTree.empty(context[-1])
-        logits = self.heads(self._state)[: shape.depths[1:].max()]
+        logits = self.heads(self._state)[: shape.depths.max()]  # (deepest, K)
         if self.draw == "point":
-            best = logits.topk(int(shape.ranks.max()) + 1, -1).indices.cpu().numpy()
-            tokens = self.ids[best[shape.depths[1:] - 1, shape.ranks]]
+            best = logits.topk(int(shape.tokens.max()) + 1, -1).indices.cpu().numpy()  # (deepest, ranks) rows of K
+            tokens = self.reduced.ids[best[shape.depths[1:] - 1, shape.tokens[1:]]]  # (N,)
             return DraftTree(np.concatenate([context[-1:], tokens]), shape.parents)
-        return self._drawn(context, shape, self._laws(logits, context), rng)
+        laws = [self.reduced.law(row, context, self._prompt_length) for row in logits]
+        return self._drawn(context, shape, [self.reduced.spread(law) for law in laws], rng)
 
-    def shape(self, nodes: int, depth: int) -> Shape:
-        """The best tree of at most so many nodes and levels."""
+    def shape(self, nodes: int, depth: int) -> DraftTree:
+        """The best tree of at most so many nodes and levels; a node's "token" is its rank among its head's guesses."""
         if (nodes, depth) not in self._shapes:
             parents, ranks, _ = grow_tree(self.accuracy[: max(0, depth)], max(0, nodes))
-            depths = np.zeros(len(parents), np.int64)
-            for node in range(1, len(parents)):
-                depths[node] = depths[parents[node]] + 1
-            self._shapes[nodes, depth] = Shape(parents, ranks, depths)
+            self._shapes[nodes, depth] = DraftTree(np.append(0, ranks), parents)
         return self._shapes[nodes, depth]
 
-    def _laws(self, logits: torch.Tensor, context: Sequence[int]) -> np.ndarray:
-        """(H, V) q of every head, processed as the target's law is after ``context``."""
-        scores = logits.double().cpu().numpy()
-        laws = np.zeros((len(scores), self.vocab_size))
-        for head, row in enumerate(scores):
-            if self.sampling.penalizes:
-                full = np.zeros(self.vocab_size)
-                full[self.ids] = row
-                row = self.sampling.penalize(full, context, context[self._prompt_length :])[self.ids]
-            laws[head, self.ids] = self.sampling.law(row)
-        return laws
-
-    def _drawn(self, context: Sequence[int], shape: Shape, laws: np.ndarray, rng: Rng) -> DraftTree:
-        """The shape filled by draws; a node is missing, with all below it, where q has no token left."""
-        tokens, parents, q = [context[-1]], [-1], np.zeros((len(shape.parents), self.vocab_size))
-        rows, left = {0: 0}, {}  # by node of the shape: its row here, and the law of its children without those drawn
+    def _drawn(self, context: Sequence[int], shape: DraftTree, laws: Sequence[np.ndarray], rng: Rng) -> DraftTree:
+        """The shape filled by draws from the heads' laws (V,); a node is missing, with all below it, where q has no
+        token left.
+        """
+        tokens, parents, q = [context[-1]], [-1], np.zeros((len(shape.parents), self.reduced.vocab_size))
+        rows = {0: 0}  # node of the shape -> its row here
+        left: dict[int, np.ndarray] = {}  # node of the shape -> the law of its children, without those drawn
         for node in range(1, len(shape.parents)):
             parent = int(shape.parents[node])
             if parent not in rows:
@@ -155,32 +158,15 @@ class Medusa(DrafterBase):
         return DraftTree(np.array(tokens), np.array(parents), self.draw, q[: len(tokens)])
 
 
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """A tree of ranks.
-
-    Attributes:
-        parents: (N+1,) as `DraftTree.parents`.
-        ranks: (N,) of each node but the root among its head's guesses, 0 the likeliest.
-        depths: (N+1,).
-    """
-
-    parents: np.ndarray
-    ranks: np.ndarray
-    depths: np.ndarray
-
-
 class Heads:
     """Trained heads, all answering in one product with the projection.
 
     Args:
-        module: `medusa_net.MedusaHeads`.
+        module: the heads.
         head: (K, D) the rows of the projection.
     """
 
-    def __init__(self, module: nn.Module, head: torch.Tensor):
-        from ..model.execution.packed import PackedLinear, no_kernels
-
+    def __init__(self, module: MedusaHeads, head: torch.Tensor):
         layer = nn.Linear(head.shape[1], len(head), bias=False, device="meta")
         layer.weight = nn.Parameter(head, requires_grad=False)
         self.count = len(module.heads)
@@ -190,36 +176,16 @@ class Heads:
     @torch.no_grad()
     def __call__(self, state: torch.Tensor) -> torch.Tensor:
         """(H, K) logits after a state (D,)."""
-        return self._project(torch.stack([self._module.states(head, state) for head in range(self.count)]))
+        states = torch.stack([self._module.states(head, state) for head in range(self.count)])  # (H, D)
+        return self._project(states)
 
 
-def load(name: str, lm: Any, weights_hash: Callable[[], str] | None) -> tuple[Heads, np.ndarray, np.ndarray]:
-    """Heads, the tokens (K,) that they draft, and their accuracy (H, R).
-
-    Args:
-        name: of weights that come with the package, or a path.
-        lm: the target, for the rows of its projection.
-        weights_hash: gives that of the target; see `methods.Context`.
-
-    Raises:
-        ModelError: if there are no such weights, they are another target's or no heads, or it is not known which
-            weights the target has.
-    """
-    from . import weights
-    from .feature_net import Frozen
-    from .medusa_net import MedusaHeads
-
-    if weights_hash is None:
-        raise ModelError("Medusa's heads belong to one target, and it is not known which weights this one has; "
-                         "give methods.Context a weights_hash")  # fmt: skip
-    path = weights.shipped(name)
-    tensors, card = weights.read(path, weights_hash(), lm.vocab_size)
-    if not tensors.keys() >= {"ids", "accuracy"}:
-        raise ModelError(f"{path} ({card.name}) holds no Medusa heads with their accuracy; "
-                         f"train some with: specdec train medusa")  # fmt: skip
-    ids, accuracy = tensors.pop("ids"), tensors.pop("accuracy")
-    head = lm.head_rows(ids)
-    module = MedusaHeads(Frozen(head[:0], head, ids, None), **card.recipe["options"])
+def load(name: str, lm: CachedLM, weights_hash: Callable[[], str] | None) -> tuple[Heads, np.ndarray, np.ndarray]:
+    """Heads, the tokens (K,) that they draft, and their accuracy (H, R), for the target ``lm``; see `weights.load`."""
+    what = "Medusa heads with their accuracy"
+    ids, tensors, card = weights.load(name, lm.vocab_size, weights_hash, what, "medusa", needs=["accuracy"])
+    accuracy, head = tensors.pop("accuracy"), lm.head_rows(ids)  # (H, R), (K, D)
+    none = head[:0]  # `Heads` holds the rows that are used
+    module = MedusaHeads(Frozen(none, none, ids, lm.execution.config), **card.recipe["options"])
     module.load_state_dict(tensors)
-    module.frozen = None  # its copy of the rows; `Heads` holds the one that is used
     return Heads(module, head), ids.numpy(), accuracy.double().numpy()

@@ -1,7 +1,8 @@
 """Medusa's heads (arXiv:2401.10774, section 2.1): from one state of the target, guesses of several tokens ahead.
 
-After the target has read tokens t_0 ... t_i, its state f_i gives the law of t_{i+1}. Head k = 1, 2, ... reads the same
-f_i and guesses t_{i+1+k}, without knowing the tokens between: all heads answer at once, and none hears the others.
+After the target has read tokens t_0 ... t_i, its state f_i gives the distribution of t_{i+1}. Head k = 1, 2, ... reads
+the same f_i and guesses t_{i+1+k}, without knowing the tokens between: all heads answer at once, and none hears the
+others.
 
 In the paper a head is a residual block and a vocabulary projection of its own. Here all heads share the target's own
 projection, cut to the K tokens that may be drafted, and each turns its state by a small matrix of its own before it:
@@ -42,9 +43,10 @@ class MedusaHeads(nn.Module):
     Raises:
         ValueError: for no head or no block.
 
-    >>> frozen = Frozen(torch.ones(5, 2), torch.ones(3, 2), torch.arange(3), None)
-    >>> [tuple(logits.shape) for logits in MedusaHeads(frozen, heads=2)(torch.ones(1, 4, 2))]
-    [(1, 4, 3), (1, 4, 3)]
+    Example:
+        >>> frozen = Frozen(torch.ones(5, 2), torch.ones(3, 2), torch.arange(3), None)
+        >>> [tuple(logits.shape) for logits in MedusaHeads(frozen, heads=2)(torch.ones(1, 4, 2))]
+        [(1, 4, 3), (1, 4, 3)]
     """
 
     def __init__(self, frozen: Frozen, heads: int = 4, blocks: int = 1, turn: bool = True):
@@ -54,9 +56,10 @@ class MedusaHeads(nn.Module):
         self.frozen, dim = frozen, frozen.head.shape[1]
         self.extra_options = {"heads": heads, "blocks": blocks, "turn": turn}
         self.heads = nn.ModuleList(nn.Sequential(*(Block(dim) for _ in range(blocks))) for _ in range(heads))
-        self.turns = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(heads * turn))
-        for matrix in self.turns:
+        turns = [nn.Linear(dim, dim, bias=False) for _ in range(heads * turn)]
+        for matrix in turns:
             nn.init.eye_(matrix.weight)
+        self.turns = nn.ModuleList(turns)
 
     def states(self, head: int, hidden: torch.Tensor) -> torch.Tensor:
         """(..., D) what a head hands to the projection, from the target's states (..., D)."""

@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import SpecdecError
 from ..core.contract import Drafter, DrafterBase, LanguageModel
 from ..core.null import NullDrafter
 from ..core.sampling import Sampling
 from ..model.chat import Tokenizer
-from ..model.lm import CachedLM
+
+if TYPE_CHECKING:
+    from ..model.lm import CachedLM
 
 BASELINE = NullDrafter.name
 
@@ -36,8 +38,8 @@ REGISTRY: dict[str, tuple[str, str] | type[DrafterBase]] = {
     "medusa": (".medusa", "Medusa"),
     "mtp": (".mtp", "MTP"),
     "eagle": (".eagle", "EAGLE"),
-    "cascade": (".combine", "Cascade"),
-    "adaptive": (".combine", "Adaptive"),
+    "cascade": (".cascade", "Cascade"),
+    "adaptive": (".adaptive", "Adaptive"),
 }
 
 
@@ -54,7 +56,7 @@ class Context:
         sampling: how ``lm`` is sampled; a drafter that draws has to draw alike. Greedy by default.
         t: t(q), the seconds of a forward of ``lm`` with q rows here; None where it is not known.
         draft_seconds: gives d(m), the seconds that a drafter takes for a draft of m nodes; None where nobody can
-            measure it. `measure.context` fills both in.
+            measure it. `measure.context_for` fills both in.
         tokenizer: of ``lm``.
         weights_hash: gives the hash of the target's weights, by which trained drafters know their target; asked only
             by these, since it may take a while. None where it is not known.
@@ -68,9 +70,23 @@ class Context:
     weights_hash: Callable[[], str] | None = None
 
     def __post_init__(self) -> None:
+        from ..model.lm import CachedLM
+
         if isinstance(self.lm, CachedLM) and (loaded := self.lm.loaded):
             object.__setattr__(self, "tokenizer", self.tokenizer or loaded.tokenizer)
             object.__setattr__(self, "weights_hash", self.weights_hash or (lambda: loaded.weights_hash))
+
+    def cached(self) -> CachedLM:
+        """The target, for a drafter that shares its embedding and vocabulary projection.
+
+        Raises:
+            MethodError: if it is not a `CachedLM`.
+        """
+        from ..model.lm import CachedLM
+
+        if not isinstance(self.lm, CachedLM):
+            raise MethodError(f"trained drafters need a CachedLM as their target; got a {type(self.lm).__name__}")
+        return self.lm
 
 
 def split(names: str) -> list[str]:

@@ -1,20 +1,20 @@
 """Multi-token prediction: the module of DeepSeek-V3 (arXiv:2412.19437, section 2.2) drafts a chain.
 
-It joins the normalized state and embedding, and its output is normalized before the target's own projection. Trained
-for one token ahead and used for several, it reads its own output in place of the state that the target has not
-computed yet.
+It joins the normalized state and embedding, and its output is normalized before the target's own projection. It is
+trained for one token ahead and used for several: there it reads its own output in place of the state that the target
+has not computed yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..core.contract import Budget
 from ..core.rng import Rng
 from ..core.sampling import Sampling
 from ..core.tree import DraftTree
 from .feature import Continues, FeatureDrafter, load
+from .methods import Context
 
 
 class MTP(FeatureDrafter):
@@ -41,13 +41,13 @@ class MTP(FeatureDrafter):
         self.num_tokens = self.max_nodes = num_tokens
 
     @classmethod
-    def build(cls, context: Any, num_tokens: int = 3, weights: str = "mtp") -> MTP:
+    def build(cls, context: Context, num_tokens: int = 3, weights: str = "mtp") -> MTP:
         """From trained weights: the name of a file that comes with the package, or a path.
 
         Raises:
             ModelError: as `feature.load`.
         """
-        model = load(weights, context.lm, context.weights_hash)
+        model = load(weights, context.cached(), context.weights_hash)
         return cls(model, context.lm.vocab_size, num_tokens, context.sampling)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:

@@ -12,6 +12,8 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
@@ -34,21 +36,23 @@ class NGramDictionary(DrafterBase):
     Raises:
         ValueError: on a number below 1, or min_n > max_n.
 
-    >>> drafter = NGramDictionary(num_tokens=3, max_n=2, min_n=2)
-    >>> text = [1, 2, 3, 1, 2, 4, 1, 2, 4, 1, 2]  # (1, 2) was followed by 3 once and by 4 twice
-    >>> drafter.reset(text)
-    >>> tree = drafter.propose(text, Budget(8, 8), Rng(0))
-    >>> tree.tokens.tolist(), tree.parents.tolist()
-    ([2, 4, 1, 2], [-1, 0, 1, 2])
-    >>> tree = NGramDictionary(num_tokens=7, max_n=2, min_n=2).propose(text, Budget(8, 8), Rng(0))
-    >>> tree.tokens.tolist(), tree.parents.tolist()  # 4 1 2 again has 2/3 of 2/3, more than the 1/3 of the 3
-    ([2, 4, 1, 2, 4, 1, 2, 3], [-1, 0, 1, 2, 3, 4, 5, 0])
+    Example:
+        >>> drafter = NGramDictionary(num_tokens=3, max_n=2, min_n=2)
+        >>> text = [1, 2, 3, 1, 2, 4, 1, 2, 4, 1, 2]  # (1, 2) was followed by 3 once and by 4 twice
+        >>> drafter.reset(text)
+        >>> tree = drafter.propose(text, Budget(8, 8), Rng(0))
+        >>> tree.tokens.tolist(), tree.parents.tolist()
+        ([2, 4, 1, 2], [-1, 0, 1, 2])
+        >>> tree = NGramDictionary(num_tokens=7, max_n=2, min_n=2).propose(text, Budget(8, 8), Rng(0))
+        >>> tree.tokens.tolist(), tree.parents.tolist()  # 4 1 2 again has 2/3 of 2/3, more than the 1/3 of the 3
+        ([2, 4, 1, 2, 4, 1, 2, 3], [-1, 0, 1, 2, 3, 4, 5, 0])
     """
 
     name = "ngram"
 
-    def __init__(self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, branches: int = 8,
-                 max_keys: int = 100_000):  # fmt: skip
+    def __init__(
+        self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, branches: int = 8, max_keys: int = 100_000
+    ):
         if min(num_tokens, min_n, branches, max_keys) < 1 or max_n < min_n:
             raise ValueError(
                 f"numbers >= 1 and min_n <= max_n are needed; got num_tokens={num_tokens}, max_n={max_n}, "
@@ -72,11 +76,12 @@ class NGramDictionary(DrafterBase):
     def continuations(self, suffix: Sequence[int]) -> list[tuple[int, float]]:
         """(token, share of the counts) after the longest known n-gram that ends ``suffix``, likeliest first.
 
-        >>> drafter = NGramDictionary()
-        >>> drafter.propose([5, 6, 5, 7, 5, 7, 5], Budget(0, 0), Rng(0)).size  # no room to draft, but counted
-        0
-        >>> [(token, round(share, 3)) for token, share in drafter.continuations([9, 5])]
-        [(7, 0.667), (6, 0.333)]
+        Example:
+            >>> drafter = NGramDictionary()
+            >>> drafter.propose([5, 6, 5, 7, 5, 7, 5], Budget(0, 0), Rng(0)).size  # no room to draft, but counted
+            0
+            >>> [(token, round(share, 3)) for token, share in drafter.continuations([9, 5])]
+            [(7, 0.667), (6, 0.333)]
         """
         for n in range(min(self.max_n, len(suffix)), self.min_n - 1, -1):
             followers = self._followers.get(tuple(suffix[len(suffix) - n :]))
@@ -89,7 +94,8 @@ class NGramDictionary(DrafterBase):
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         self._count_new(context)
         limit = min(self.num_tokens, budget.nodes)
-        tokens, parents, open_nodes, pushed = [context[-1]], [-1], [], 0
+        tokens, parents, pushed = [context[-1]], [-1], 0
+        open_nodes: list[tuple[float, int, int, int, tuple[int, ...], int]] = []
 
         def extend(node: int, suffix: tuple[int, ...], score: float, depth: int) -> None:
             nonlocal pushed
@@ -104,7 +110,7 @@ class NGramDictionary(DrafterBase):
             tokens.append(token)
             parents.append(parent)
             extend(len(tokens) - 1, (*suffix, token)[-self.max_n :], -negative, depth)
-        return DraftTree(tokens, parents)
+        return DraftTree(np.array(tokens), np.array(parents))
 
     def _count_new(self, context: Sequence[int]) -> None:
         # The suffix itself has no follower yet, so counting stops one token short of the end.
@@ -118,7 +124,7 @@ class NGramDictionary(DrafterBase):
         self._followers.move_to_end(gram)
         count = followers.pop(token, 0) + 1
         if len(followers) == self.branches:
-            del followers[min(followers, key=followers.get)]  # the first, hence oldest, of the least frequent
+            del followers[min(followers, key=followers.__getitem__)]  # the first, hence oldest, of the least frequent
         followers[token] = count
         if len(self._followers) > self.max_keys:
             self._followers.popitem(last=False)

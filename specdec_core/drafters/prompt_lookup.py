@@ -28,10 +28,11 @@ class PromptLookup(DrafterBase):
     Raises:
         ValueError: on lengths below 1, min_n > max_n, or another ``match``.
 
-    >>> drafter = PromptLookup(num_tokens=3)
-    >>> drafter.reset([1, 2, 3, 4, 1, 2])
-    >>> drafter.propose([1, 2, 3, 4, 1, 2], Budget(8, 8), Rng(0)).tokens.tolist()
-    [2, 3, 4, 1]
+    Example:
+        >>> drafter = PromptLookup(num_tokens=3)
+        >>> drafter.reset([1, 2, 3, 4, 1, 2])
+        >>> drafter.propose([1, 2, 3, 4, 1, 2], Budget(8, 8), Rng(0)).tokens.tolist()
+        [2, 3, 4, 1]
     """
 
     name = "prompt_lookup"

@@ -8,14 +8,14 @@ are most frequent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
-from ..stores import SuffixStore
+from ..stores.store import SuffixStore
+from .methods import Context
 
 
 class REST(DrafterBase):
@@ -39,16 +39,25 @@ class REST(DrafterBase):
     Raises:
         ValueError: on a number below 1, or min_n > max_n.
 
-    >>> store = SuffixStore.in_memory([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9]], vocab_size=10)
-    >>> tree = REST(store, nodes=3).propose([8, 1, 2], Budget(8, 8), Rng(0))
-    >>> tree.tokens.tolist(), tree.parents.tolist()  # 3 twice; then 9 and 4 once each, the shallower first
-    ([2, 3, 9, 4], [-1, 0, 0, 1])
+    Example:
+        >>> store = SuffixStore.in_memory([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 9]], vocab_size=10)
+        >>> tree = REST(store, nodes=3).propose([8, 1, 2], Budget(8, 8), Rng(0))
+        >>> tree.tokens.tolist(), tree.parents.tolist()  # 3 twice; then 9 and 4 once each, the shallower first
+        ([2, 3, 9, 4], [-1, 0, 0, 1])
     """
 
     name = "rest"
 
-    def __init__(self, store: SuffixStore, max_n: int = 16, min_n: int = 2, nodes: int = 8, depth: int = 10,
-                 matches: int = 128, vocab_size: int | None = None):  # fmt: skip
+    def __init__(
+        self,
+        store: SuffixStore,
+        max_n: int = 16,
+        min_n: int = 2,
+        nodes: int = 8,
+        depth: int = 10,
+        matches: int = 128,
+        vocab_size: int | None = None,
+    ):
         if min(min_n, nodes, depth, matches) < 1 or max_n < min_n:
             raise ValueError(
                 f"numbers >= 1 and min_n <= max_n are needed; got max_n={max_n}, min_n={min_n}, "
@@ -60,13 +69,17 @@ class REST(DrafterBase):
         self.match_len = 0
 
     @classmethod
-    def build(cls, context: Any, store: str = "code", max_n: int = 16, min_n: int = 2, nodes: int = 8,
-              depth: int = 10, matches: int = 128) -> REST:  # fmt: skip
-        """For a target: the store of that name, refused if another tokenizer made it.
-
-        Args:
-            context: has the target ``lm`` and its ``tokenizer``.
-        """
+    def build(
+        cls,
+        context: Context,
+        store: str = "code",
+        max_n: int = 16,
+        min_n: int = 2,
+        nodes: int = 8,
+        depth: int = 10,
+        matches: int = 128,
+    ) -> REST:
+        """For a target: the store of that name, refused if another tokenizer made it."""
         opened = SuffixStore.open(store, context.tokenizer)
         return cls(opened, max_n, min_n, nodes, depth, matches, context.lm.vocab_size)
 
@@ -78,17 +91,14 @@ class REST(DrafterBase):
         nodes, depth = min(self.nodes, budget.nodes), min(self.depth, budget.depth)
         if not self.match_len or nodes < 1 or depth < 1:
             return DraftTree.empty(context[-1])
-        ids, lengths = self.store.continuations(lo, hi, self.match_len, depth, self.matches)
-        foreign = np.concatenate([ids >= self.vocab_size, np.ones((len(ids), 1), bool)], axis=1).argmax(
-            axis=1
-        )
+        ids, lengths = self.store.continuations(lo, hi, self.match_len, depth, self.matches)  # (R, depth), (R,)
+        beyond = np.ones((len(ids), 1), bool)  # a column behind the last, where every row ends
+        foreign = np.concatenate([ids >= self.vocab_size, beyond], axis=1).argmax(axis=1)  # (R,)
         tokens, parents, _ = frequent_prefixes(ids, np.minimum(lengths, foreign), nodes)
         return DraftTree(np.append(context[-1], tokens), np.append(-1, parents))
 
 
-def frequent_prefixes(
-    ids: np.ndarray, lengths: np.ndarray, nodes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def frequent_prefixes(ids: np.ndarray, lengths: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The most frequent prefixes of sorted continuations, as nodes of a tree (arXiv:2311.08252, section 3.2).
 
     A prefix weighs as many as begin with it. Among equal weights the shorter comes first, then the smaller in
@@ -103,25 +113,26 @@ def frequent_prefixes(
     Returns:
         tokens (c,), parents (c,) as rows of a tree whose root is row 0, and weights (c,).
 
-    >>> ids = np.array([[3, 4], [3, 5], [9, 0]])
-    >>> [part.tolist() for part in frequent_prefixes(ids, np.array([2, 2, 1]), nodes=3)]
-    [[3, 9, 4], [0, 0, 1], [2, 1, 1]]
+    Example:
+        >>> ids = np.array([[3, 4], [3, 5], [9, 0]])
+        >>> [part.tolist() for part in frequent_prefixes(ids, np.array([2, 2, 1]), nodes=3)]
+        [[3, 9, 4], [0, 0, 1], [2, 1, 1]]
     """
     rows, depth = ids.shape
     # In sorted order the continuations that share a prefix are neighbors: a prefix of d + 1 tokens begins at
     # the row where one of the first d + 1 columns changes.
     begins = np.ones((rows, depth), bool)
-    begins[1:] = np.logical_or.accumulate(ids[1:] != ids[:-1], axis=1)
-    column, first = np.nonzero(begins.T)
-    last_of_column = np.append(column[1:] != column[:-1], True)
-    weight = np.where(last_of_column, rows, np.append(first[1:], rows)) - first
-    inside = column < lengths[first]
+    begins[1:] = np.logical_or.accumulate(ids[1:] != ids[:-1], axis=1)  # (R, depth): a prefix begins here
+    column, first = np.nonzero(begins.T)  # (P,) each: every prefix by its last column and its first row
+    last_of_column = np.append(column[1:] != column[:-1], True)  # (P,)
+    weight = np.where(last_of_column, rows, np.append(first[1:], rows)) - first  # (P,) rows that share the prefix
+    inside = column < lengths[first]  # (P,)
     column, first, weight = column[inside], first[inside], weight[inside]
-    best = np.lexsort((first, column, -weight))[:nodes]
+    best = np.lexsort((first, column, -weight))[:nodes]  # (c,)
     column, first, weight = column[best], first[best], weight[best]
     number = np.zeros((rows, depth), np.int64)  # the tree row of the prefix that begins at (row, column)
     number[first, column] = np.arange(1, len(best) + 1)
-    began = np.maximum.accumulate(np.where(begins, np.arange(rows)[:, None], 0), axis=0)
+    began = np.maximum.accumulate(np.where(begins, np.arange(rows)[:, None], 0), axis=0)  # (R, depth): in which row
     above = np.maximum(column - 1, 0)
-    parents = np.where(column == 0, 0, number[began[first, above], above])
+    parents = np.where(column == 0, 0, number[began[first, above], above])  # (c,)
     return ids[first, column], parents, weight

@@ -2,7 +2,7 @@
 
 A draft model from elsewhere has to share the target's tokenizer, and few families have a member small enough: the
 default target is the smallest of its own. So a model of two layers is made from the target itself. It begins with two
-of the target's layers and learns the target's laws, the distillation of Hinton et al. (arXiv:1503.02531) at
+of the target's layers and learns the target's distributions, the distillation of Hinton et al. (arXiv:1503.02531) at
 temperature 1, on the target's own text. (DistillSpec, arXiv:2310.08461, has the draft model write it, which costs
 a new text in the course of training.)
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel, PretrainedConfig
 
 from .feature_net import Frozen
 
@@ -47,7 +47,7 @@ class ShallowDraft(nn.Module):
             raise ValueError(f"layers must be indices from {-known} to {known - 1}, at least one; got {list(layers)}")
         self.frozen, self.layers = frozen, tuple(layers)
         self.model = LlamaModel(shallow_config(frozen.config, len(layers)))
-        self.model.embed_tokens = None  # the target's serves
+        del self.model.embed_tokens  # the target's serves
         dtype = torch.promote_types(target.dtype, torch.float32)  # half precision would lose small updates
         for layer, index in zip(self.model.layers, layers, strict=True):
             layer.load_state_dict(target.model.layers[index].state_dict())
@@ -56,12 +56,12 @@ class ShallowDraft(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """(B, L, K) logits after each of the tokens (B, L), over the tokens that can be drafted."""
-        embedded = F.embedding(tokens, self.frozen.embedding).to(self.model.norm.weight.dtype)
+        embedded = F.embedding(tokens, self.frozen.embedding).to(self.model.norm.weight.dtype)  # (B, L, D)
         states = self.model(inputs_embeds=embedded, use_cache=False).last_hidden_state
         return F.linear(states, self.frozen.head.to(states.dtype))
 
 
-def shallow_config(config: LlamaConfig, layers: int) -> LlamaConfig:
+def shallow_config(config: PretrainedConfig, layers: int) -> LlamaConfig:
     """The target's configuration with this many layers and embedding and head of its own.
 
     The vocabulary is set to one token: whoever uses it puts the target's embedding and a head in place.

@@ -10,10 +10,13 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.contract import Budget, DrafterBase
+import numpy as np
+
+from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
+from ..core.rules import Verdict
 from ..core.tree import DraftTree
-from ..stores.suffix_memory import GrowingText, PastTexts
+from ..stores.suffix_memory import GrowingText, Memory, PastTexts, Where
 from ..stores.suffix_tree import as_text
 
 
@@ -65,23 +68,30 @@ class SuffixDecoding(DrafterBase):
     Raises:
         ValueError: on a value outside its range; the message shows all of them.
 
-    >>> drafter = SuffixDecoding(nodes=4)
-    >>> text = [1, 2, 3, 1, 2, 4, 1, 2, 4, 1, 2]  # 1 2 was followed by 3 once and by 4 twice
-    >>> drafter.reset(text)
-    >>> tree = drafter.propose(text, Budget(8, 8), Rng(0))
-    >>> tree.tokens.tolist(), tree.parents.tolist(), drafter.match_len  # but 1 2 4 1 2 only by 4 1 2
-    ([2, 4, 1, 2], [-1, 0, 1, 2], 5)
+    Example:
+        >>> drafter = SuffixDecoding(nodes=4)
+        >>> text = [1, 2, 3, 1, 2, 4, 1, 2, 4, 1, 2]  # 1 2 was followed by 3 once and by 4 twice
+        >>> drafter.reset(text)
+        >>> tree = drafter.propose(text, Budget(8, 8), Rng(0))
+        >>> tree.tokens.tolist(), tree.parents.tolist(), drafter.match_len  # but 1 2 4 1 2 only by 4 1 2
+        ([2, 4, 1, 2], [-1, 0, 1, 2], 5)
     """
 
     name = "suffix_decoding"
 
-    def __init__(self, nodes: int = 16, depth: int = 24, factor: float = 1.0, offset: float = 0.0,
-                 min_prob: float = 0.1, min_n: int = 1, max_requests: int = 10_000,
-                 max_tokens: int = 200_000):  # fmt: skip
-        if (
-            min(nodes, min_n, max_tokens) < 1 or depth <= min_n or min(max_requests, factor) < 0
-            or not 0 < min_prob <= 1
-        ):  # fmt: skip
+    def __init__(
+        self,
+        nodes: int = 16,
+        depth: int = 24,
+        factor: float = 1.0,
+        offset: float = 0.0,
+        min_prob: float = 0.1,
+        min_n: int = 1,
+        max_requests: int = 10_000,
+        max_tokens: int = 200_000,
+    ):
+        counts = min(nodes, min_n, max_tokens) >= 1 and min(max_requests, factor) >= 0
+        if not (counts and depth > min_n and 0 < min_prob <= 1):
             raise ValueError(
                 f"nodes, min_n, max_tokens >= 1, depth > min_n, max_requests, factor >= 0, 0 < min_prob <= 1 "
                 f"are needed; got nodes={nodes}, min_n={min_n}, max_tokens={max_tokens}, depth={depth}, "
@@ -111,9 +121,9 @@ class SuffixDecoding(DrafterBase):
         best = past if past.score > local.score else local
         self.match_len, self.score = best.match_len, best.score
         self.source = "none" if not best.tokens else "past requests" if best is past else "this request"
-        return DraftTree([context[-1], *best.tokens], [-1, *best.parents])
+        return DraftTree(np.array([context[-1], *best.tokens]), np.array([-1, *best.parents]))
 
-    def observe(self, context, tree, verdict, out) -> None:
+    def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
         self._add_new(context)
 
     def _add_new(self, context: Sequence[int]) -> None:
@@ -122,9 +132,8 @@ class SuffixDecoding(DrafterBase):
         self._answer += context[max(self._seen, self._prompt) :]
         self._seen = max(self._seen, len(context))
 
-    def _speculate(self, memory, suffix: str, budget: Budget, least: float) -> Speculation:
-        """The best draft of ``memory`` over all match lengths; an empty one if none scores more than
-        ``least``.
+    def _speculate(self, memory: Memory[Where], suffix: str, budget: Budget, least: float) -> Speculation:
+        """The best draft of ``memory`` over all match lengths; an empty one if none scores more than ``least``.
 
         A draft cannot score more than it has nodes, nor more than it is deep. So match lengths are tried in
         the order of that bound, and most are not tried at all.
@@ -143,7 +152,7 @@ class SuffixDecoding(DrafterBase):
                 best = draft
         return best if best.tokens else Speculation()
 
-    def _longest(self, memory, suffix: str) -> int:
+    def _longest(self, memory: Memory[Where], suffix: str) -> int:
         """Tokens of the longest end of ``suffix`` that the memory has seen followed by something, 0 if none.
 
         If an end has, every shorter one has: found by bisection.
@@ -158,13 +167,16 @@ class SuffixDecoding(DrafterBase):
                 high = n - 1
         return low
 
-    def _grow(self, memory, matched: str, nodes: int, depth: int) -> Speculation:
-        tokens, parents, score, pushed = [], [], 0.0, 0
-        open_nodes: list[tuple] = []
+    def _grow(self, memory: Memory[Where], matched: str, nodes: int, depth: int) -> Speculation:
+        """A draft after ``matched``, grown best first."""
+        tokens: list[int] = []
+        parents: list[int] = []
+        open_nodes: list[tuple[float, int, int, str, Where, int]] = []
+        score, pushed = 0.0, 0
 
-        def extend(row: int, place, probability: float, at: int) -> None:
+        def extend(row: int, place: Where | None, probability: float, at: int) -> None:
             nonlocal pushed
-            if at == depth:
+            if at == depth or place is None:
                 return
             followers = memory.followers(place)
             total = sum(followers.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,17 +95,58 @@ def read(path: Path, target_hash: str, vocab_size: int) -> tuple[dict[str, torch
     tensors, header = _parts(path)
     card = Card(**header["card"])
     if _hash(tensors) != header["sha256"]:
-        raise ModelError(f"{path} is not as it was written: its weights have another hash than its header says; "
-                         f"get the file anew")  # fmt: skip
+        raise ModelError(
+            f"{path} is not as it was written: its weights have another hash than its header says; get the file anew"
+        )
     if card.vocab_size != vocab_size:
-        raise ModelError(f"{path} ({card.name}) drafts for a vocabulary of {card.vocab_size} tokens "
-                         f"({card.target}); this target has {vocab_size}")  # fmt: skip
+        raise ModelError(
+            f"{path} ({card.name}) drafts for a vocabulary of {card.vocab_size} tokens ({card.target}); "
+            f"this target has {vocab_size}"
+        )
     if card.target_hash != target_hash:
         raise ModelError(
             f"{path} ({card.name}) was trained for {card.target} (weights {card.target_hash[:12]}...), not for this "
             f"target (weights {target_hash[:12]}...); train one with: specdec train {card.name} --model ..."
         )
     return tensors, card
+
+
+def load(
+    name: str,
+    vocab_size: int,
+    weights_hash: Callable[[], str] | None,
+    what: str,
+    recipe: str,
+    needs: Iterable[str] = (),
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], Card]:
+    """What a drafter is put together from, beside the target that it was trained for.
+
+    Args:
+        name: of weights that come with the package ("mtp", "eagle", ...), or a path.
+        vocab_size: V of the target.
+        weights_hash: gives the hash of the target's weights; None where it is not known.
+        what, recipe: what they should be, and how it is trained, for messages.
+        needs: names of tensors that such weights have beside "ids".
+
+    Returns:
+        ids (K,) int64, the tokens that it drafts; its other tensors; its card.
+
+    Raises:
+        ModelError: as `read`; if it is not known which weights the target has; or if these are no such weights.
+    """
+    path = shipped(name)
+    if weights_hash is None:
+        raise ModelError(
+            f"{path.stem} belongs to one target, and it is not known which weights this one has; make the target of "
+            f"a loaded model, CachedLM(load(...)), or give methods.Context a weights_hash"
+        )
+    tensors, card = read(path, weights_hash(), vocab_size)
+    if missing := {"ids", *needs} - tensors.keys():
+        raise ModelError(
+            f"{path} ({card.name}) holds no {what}: it lacks {', '.join(sorted(missing))}; "
+            f"train some with: specdec train {recipe}"
+        )
+    return tensors.pop("ids"), tensors, card
 
 
 def read_card(path: Path) -> Card:

@@ -129,14 +129,15 @@ class AssistedPeer(TransformersPeer):
         """
         from transformers import GenerationConfig
 
-        from ..drafters import distilled
+        from ..drafters import distilled, weights
         from ..model import loading as models
 
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings().weight
         if self._ours["model"]:
             assistant = models.load(self._ours["model"], dtype=head.dtype, device=head.device).model
         else:
-            tensors, _ = distilled.read(self._ours["weights"], lambda: self._loaded.weights_hash, len(head))
+            known, name = lambda: self._loaded.weights_hash, self._ours["weights"]
+            _, tensors, _ = weights.load(name, len(head), known, "distilled draft model", "draft_model")
             assistant = distilled.assemble(self.model.config, tensors, embedding, head)
         assistant.generation_config = GenerationConfig(**self._fields)
         return assistant

@@ -6,10 +6,11 @@ __getattr__, __dir__ = face(
     __name__,
     {
         ".": ["bench"],
+        ".build": ["build_store"],
         ".files": ["DatastoreError", "TokenizerId", "identify", "place", "read_header"],
         ".store": ["Match", "SuffixStore"],
         ".suffix_memory": ["GrowingText", "PastTexts"],
-        ".suffix_tree": ["as_text"],
-        ".texts": ["code_files", "read_texts", "tokenized"],
+        ".suffix_tree": ["SuffixTree", "as_text"],
+        ".texts": ["code_files", "files_under", "read_lines", "read_texts", "tokenized"],
     },
 )

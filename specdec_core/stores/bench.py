@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from .build import build
+from .build import build_store
 from .files import HEADS, SUFFIXES, TOKENS
 from .store import SuffixStore
 
@@ -63,14 +63,20 @@ def measure(
                 place = Path(folder) / str(size)
                 if size < len(store) or not store.header:
                     say(f"building a store of {size:,} tokens")
-                    build(place, _documents(store, size), store.vocab_size)
+                    build_store(place, _documents(store, size), store.vocab_size)
                 else:
-                    place = Path(store.tokens.filename).parent.parent
+                    place = _data(store).parent
                 say(f"querying {size:,} tokens")
                 rows.append(_row(place, contexts))
     finally:
         gc.unfreeze()
     return rows
+
+
+def _data(store: SuffixStore) -> Path:
+    """The folder of a store's arrays."""
+    assert isinstance(store.tokens, np.memmap) and store.tokens.filename is not None, "a store in memory has no files"
+    return Path(store.tokens.filename).parent
 
 
 def _documents(store: SuffixStore, size: int) -> list[np.ndarray]:
@@ -105,16 +111,14 @@ def _query(store: SuffixStore, context: Sequence[int]) -> tuple[float, float, in
 
 
 def _cold(place: Path, contexts: Sequence[Sequence[int]]) -> np.ndarray | None:
-    """Milliseconds of each query with the store's pages dropped before it, or None where that cannot be
-    done."""
+    """Milliseconds of each query with the store's pages dropped before it, or None where that cannot be done."""
     if not hasattr(os, "posix_fadvise"):
         return None
     times = []
     for context in contexts:
         store = SuffixStore.open(place)
-        data = Path(store.tokens.filename).parent
         for name in (TOKENS, SUFFIXES, HEADS):
-            with open(data / name, "rb") as file:
+            with open(_data(store) / name, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         times.append(_query(store, context)[1])
         del store

@@ -9,8 +9,7 @@ positions take 8 bytes, 9 w M. On disk a store takes (w + 4) M.
 
 An interrupted build leaves the old store as it was. The files of a build lie in a folder of its own inside
 the store's folder; the last act is to replace the header, one file, which names that folder. The next build
-removes what an interrupted one left and starts afresh: reading texts takes minutes at most, and a half-read
-corpus has no use.
+removes what an interrupted one left, and starts afresh: reading texts takes minutes at most.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,29 +28,30 @@ from typing import Any
 
 import numpy as np
 
+from ..base.files import whole
 from ..model.manifest import file_hash
 from . import files
-from .files import HEADER, HEADS, SUFFIXES, TOKENS, DatastoreError, TokenizerId, token_dtype
+from .files import HEADER, HEADS, SUFFIXES, TOKENS, DatastoreError, Ids, TokenizerId, token_dtype
 from .sorting import heads_of, joined, sorted_suffixes
 from .store import SuffixStore
 
 _DATA = "data-"
 
 
-def build(
+def build_store(
     name: str | Path,
-    documents: Iterable[Sequence[int]],
+    documents: Iterable[Ids],
     vocab_size: int,
     tokenizer: TokenizerId | None = None,
     sources: Sequence[str] = (),
     limit: int | None = None,
-    say=lambda message: None,
+    say: Callable[[str], None] = lambda message: None,
 ) -> SuffixStore:
     """Build the store ``name`` from token ids and open it; an older one of that name is replaced at the end.
 
     Args:
         name: as in `SuffixStore.open`.
-        documents: token ids, one sequence a document; empty ones are left out.
+        documents: token ids, one sequence per document; empty ones are left out.
         vocab_size: V; ids must be below it.
         tokenizer: what made the ids, so that a model with another is refused.
         sources: where the documents come from, for `specdec datastore info`.
@@ -60,6 +60,12 @@ def build(
 
     Raises:
         DatastoreError: no tokens, an id out of range, no room, another build of this store going on.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = build_store(f"{folder}/mine", [[1, 2, 3], [1, 2, 4]], vocab_size=5)
+        >>> len(store), store.header["documents"]  # with a separator after each document
+        (8, 2)
     """
     folder = files.place(name)
     with _refusals_explained(folder), _lock(folder):
@@ -78,8 +84,9 @@ def build(
 
 
 def _fill(
-    data: Path, documents: Iterable[Sequence[int]], vocab_size: int, limit: int | None, say
+    data: Path, documents: Iterable[Ids], vocab_size: int, limit: int | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
+    """Write the files of a store; their record."""
     dtype, size, count = token_dtype(vocab_size), 0, 0
     clock = [perf_counter()]
     with open(data / TOKENS, "wb") as file:
@@ -90,7 +97,7 @@ def _fill(
             size, count = size + len(part), count + 1
     if not size:
         more = f" within the limit of {limit:,} tokens" if limit is not None else ""
-        raise DatastoreError(f"a datastore needs at least one document with a token in it{more}; none came")
+        raise DatastoreError(f"a datastore needs at least one document with a token in it{more}; got none")
     _check_room(data, size, dtype.itemsize)
     clock.append(perf_counter())
     say(f"Sorting {size:,} suffixes")
@@ -127,12 +134,10 @@ def _fill(
 
 
 def _put_header(folder: Path, header: dict[str, Any]) -> None:
-    new = folder / f"{HEADER}.new"
-    with open(new, "w", encoding="utf-8") as file:
+    with whole(folder / HEADER) as new, open(new, "w", encoding="utf-8") as file:
         json.dump({**header, "sha256": files.record_hash(header)}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(new, folder / HEADER)
 
 
 def _sweep(folder: Path) -> None:
@@ -175,9 +180,7 @@ def _lock(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise DatastoreError(
-            f"Another process is building {folder}. Wait for it, or build under another --name."
-        ) from error
+        raise DatastoreError(f"Another process is building {folder}. Wait for it, or use another --name.") from error
     try:
         yield
     finally:

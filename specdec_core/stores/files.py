@@ -9,15 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import SpecdecError
+from ..base.files import write
 from ..model.fetch import home
 from ..model.manifest import file_hash
 
+if TYPE_CHECKING:
+    from ..model.chat import Tokenizer
+
+Ids = Sequence[int] | np.ndarray  # of a document
 HEADER, CHECKED = "header.json", "checked.json"
 FORMAT, VERSION = "specdec suffix store", 1
 TOKENS, SUFFIXES, HEADS = "tokens.bin", "suffixes.bin", "heads.bin"
@@ -39,15 +46,29 @@ class TokenizerId(NamedTuple):
 def token_dtype(vocab_size: int) -> np.dtype:
     """Big-endian, and with room for a separator above every id.
 
-    >>> token_dtype(49_152).str, token_dtype(65_536).str
-    ('>u2', '>u4')
+    Raises:
+        DatastoreError: for a vocabulary of no entry, or of more than 4 bytes can number.
+
+    Example:
+        >>> token_dtype(49_152).str, token_dtype(65_536).str
+        ('>u2', '>u4')
     """
     if not 1 <= vocab_size < 2**32:
         raise DatastoreError(f"a vocabulary has 1 to {2**32 - 1:,} entries; got vocab_size={vocab_size}")
     return np.dtype(">u2" if vocab_size <= 65_535 else ">u4")
 
 
-def identify(tokenizer: Any) -> TokenizerId:
+def heads(tokens: int) -> int:
+    """Heads that a store of so many tokens has.
+
+    Example:
+        >>> heads(64), heads(65)
+        (1, 2)
+    """
+    return (tokens + EVERY - 1) // EVERY
+
+
+def identify(tokenizer: Tokenizer) -> TokenizerId:
     """The name of a transformers tokenizer, and the sha256 of its vocabulary, added tokens included."""
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: (item[1], item[0]))
     digest = hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()
@@ -67,10 +88,9 @@ def read_header(folder: Path) -> dict[str, Any]:
         DatastoreError: there is none, it is damaged, or another version wrote it.
     """
     path = folder / HEADER
-    again = f"Build the store again: `specdec datastore build ... --name {folder.name}`."
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        came, expected = record.pop("sha256"), record_hash(record)
+        stated, found = record.pop("sha256"), record_hash(record)
         version = record["version"]
     except FileNotFoundError as error:
         raise DatastoreError(
@@ -79,15 +99,15 @@ def read_header(folder: Path) -> dict[str, Any]:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DatastoreError(
-            f"{path} cannot be read as the header of a datastore ({error!r}). {again}"
+            f"{path} cannot be read as the header of a datastore ({error!r}). {_again(folder)}"
         ) from error
     if record["format"] != FORMAT or version != VERSION:
         raise DatastoreError(
             f"{path} is of format {record['format']!r}, version {version}; this package reads {FORMAT!r}, "
-            f"version {VERSION}. {again}"
+            f"version {VERSION}. {_again(folder)}"
         )
-    if came != expected:
-        raise DatastoreError(f"{path} has been altered: its sha256 is {expected}, it says {came}. {again}")
+    if stated != found:
+        raise DatastoreError(f"{path} has been altered: its sha256 is {found}; expected {stated}. {_again(folder)}")
     return record
 
 
@@ -96,7 +116,12 @@ def record_hash(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def check_tokenizer(folder: Path, header: dict[str, Any], tokenizer: Any) -> None:
+def check_tokenizer(folder: Path, header: dict[str, Any], tokenizer: Tokenizer | None) -> None:
+    """Refuse a store that another tokenizer's ids are in; either may be unknown.
+
+    Raises:
+        DatastoreError: naming both.
+    """
     if tokenizer is None or header["tokenizer"] is None:
         return
     built, wanted = TokenizerId(**header["tokenizer"]), identify(tokenizer)
@@ -109,28 +134,35 @@ def check_tokenizer(folder: Path, header: dict[str, Any], tokenizer: Any) -> Non
 
 
 def check_files(folder: Path, header: dict[str, Any], verify: bool) -> None:
-    data, files = folder / header["data"], header["files"]
-    again = f"Build the store again: `specdec datastore build ... --name {folder.name}`."
-    times = {}
+    """Refuse a store whose files have other sizes than the header says, or other hashes where those are compared.
+
+    Raises:
+        DatastoreError: naming the file.
+    """
+    data, files, times = folder / header["data"], header["files"], {}
     for name, expected in files.items():
         path = data / name
         try:
             status = path.stat()
         except OSError as error:
-            raise DatastoreError(f"{path} cannot be read ({error}). {again}") from error
+            raise DatastoreError(f"{path} cannot be read ({error}). {_again(folder)}") from error
         if status.st_size != expected["bytes"]:
             raise DatastoreError(
                 f"{path} has {status.st_size:,} bytes; expected {expected['bytes']:,}: it was cut short or "
-                f"altered. {again}"
+                f"altered. {_again(folder)}"
             )
         times[name] = status.st_mtime_ns
     small = sum(expected["bytes"] for expected in files.values()) <= _ALWAYS_HASHED
     if not (small or verify) and times == _checked(data):
         return
     for name, expected in files.items():
-        if (came := file_hash(data / name)) != expected["sha256"]:
-            raise DatastoreError(f"{data / name} has sha256 {came}; expected {expected['sha256']}. {again}")
+        if (found := file_hash(data / name)) != expected["sha256"]:
+            raise DatastoreError(f"{data / name} has sha256 {found}; expected {expected['sha256']}. {_again(folder)}")
     note_checked(data, times)
+
+
+def _again(folder: Path) -> str:
+    return f"Build the store again: `specdec datastore build ... --name {folder.name}`."
 
 
 def _checked(data: Path) -> dict[str, int] | None:
@@ -141,11 +173,6 @@ def _checked(data: Path) -> dict[str, int] | None:
 
 
 def note_checked(data: Path, times: dict[str, int]) -> None:
-    """Remember the files' times at which the hashes agreed; a folder that may not be written is hashed
-    again."""
-    note = data / f"{CHECKED}.{os.getpid()}"
-    try:
-        note.write_text(json.dumps(times), encoding="utf-8")
-        os.replace(note, data / CHECKED)
-    except OSError:
-        note.unlink(missing_ok=True)
+    """Remember the files' times at which the hashes agreed; a folder that may not be written is hashed again."""
+    with suppress(OSError):
+        write(data / CHECKED, json.dumps(times))

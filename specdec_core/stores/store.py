@@ -1,8 +1,8 @@
 """A suffix array over a corpus of token ids: the datastore of REST (He et al. 2023, arXiv:2311.08252).
 
-All suffixes of the corpus in lexicographic order, so that the places where a string occurs are one interval
-of the array, found by bisection in O(L log M) for a string of L tokens in a corpus of M. All of it is
-memory-mapped and nothing but a header is read at opening.
+The array lists all suffixes of the corpus in lexicographic order. So the places where a string occurs are one interval
+of it, found by bisection in O(L log M) for a string of L tokens in a corpus of M. All of it is memory-mapped, and
+nothing but a header is read at opening.
 
 Tokens are stored as big-endian unsigned integers of 2 bytes (4 for a vocabulary above 65,535), which makes
 the order of bytes the order of tokens: two strings of tokens first differ in the first token that differs, at
@@ -22,12 +22,15 @@ import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import files
-from .files import EVERY, HEAD, HEADS, SUFFIXES, TOKENS, DatastoreError, token_dtype
+from .files import EVERY, HEAD, HEADS, SUFFIXES, TOKENS, DatastoreError, Ids, token_dtype
+
+if TYPE_CHECKING:
+    from ..model.chat import Tokenizer
 
 
 class Match(NamedTuple):
@@ -52,36 +55,41 @@ class SuffixStore:
         separator: the id that ends each document; no token has it.
         header: the record the store was opened from, {} for a store in memory.
 
-    >>> store = SuffixStore.in_memory([[1, 2, 3, 1, 2, 4], [9, 1, 2, 3]], vocab_size=10)
-    >>> lo, hi, length = store.find([7, 1, 2])  # 7 1 2 does not occur, 1 2 does: three times
-    >>> hi - lo, length
-    (3, 2)
-    >>> ids, lengths = store.continuations(lo, hi, length, depth=2, k=8)
-    >>> [row[:n].tolist() for row, n in zip(ids, lengths)]
-    [[3, 1], [3], [4]]
+    Example:
+        >>> store = SuffixStore.in_memory([[1, 2, 3, 1, 2, 4], [9, 1, 2, 3]], vocab_size=10)
+        >>> lo, hi, length = store.find([7, 1, 2])  # 7 1 2 does not occur, 1 2 does: three times
+        >>> hi - lo, length
+        (3, 2)
+        >>> ids, lengths = store.continuations(lo, hi, length, depth=2, k=8)
+        >>> [row[:n].tolist() for row, n in zip(ids, lengths)]
+        [[3, 1], [3], [4]]
     """
 
-    def __init__(self, tokens: np.ndarray, sa: np.ndarray, heads: np.ndarray, vocab_size: int,
-                 header: dict[str, Any] | None = None):  # fmt: skip
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        sa: np.ndarray,
+        heads: np.ndarray,
+        vocab_size: int,
+        header: dict[str, Any] | None = None,
+    ):
         if tokens.dtype != token_dtype(vocab_size):
             raise ValueError(
-                f"tokens of a vocabulary of {vocab_size} must be {token_dtype(vocab_size).str}; "
-                f"got {tokens.dtype.str}"
+                f"tokens of a vocabulary of {vocab_size} must be {token_dtype(vocab_size).str}; got {tokens.dtype.str}"
             )
         self.tokens, self.sa, self.heads, self.vocab_size = tokens, sa, heads, vocab_size
         self.header = header or {}
         self.separator = int(np.iinfo(tokens.dtype).max)
         self._width = tokens.dtype.itemsize
         # Plain views: indexing a memoryview is several times faster than indexing a numpy array.
-        self._bytes, self._order = memoryview(tokens.view(np.uint8)), memoryview(sa)
-        self._heads = memoryview(heads)
+        self._bytes, self._order, self._heads = tokens.view(np.uint8).data, sa.data, heads.data
 
     def __len__(self) -> int:
-        """M, tokens of the corpus with one separator a document."""
+        """M, tokens of the corpus with one separator per document."""
         return len(self.tokens)
 
     @classmethod
-    def in_memory(cls, documents: Iterable[Sequence[int]], vocab_size: int) -> SuffixStore:
+    def in_memory(cls, documents: Iterable[Ids], vocab_size: int) -> SuffixStore:
         """A store without files, for small corpora.
 
         Raises:
@@ -94,12 +102,12 @@ class SuffixStore:
         # Concatenation alone would return the machine's own byte order.
         tokens = np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
         if not len(tokens):
-            raise DatastoreError("a datastore needs at least one document with a token in it; none came")
+            raise DatastoreError("a datastore needs at least one document with a token in it; got none")
         sa = np.concatenate(list(sorted_suffixes(tokens)))
         return cls(tokens, sa, heads_of(tokens, sa), vocab_size)
 
     @classmethod
-    def open(cls, name: str | Path, tokenizer: Any = None, verify: bool = False) -> SuffixStore:
+    def open(cls, name: str | Path, tokenizer: Tokenizer | None = None, verify: bool = False) -> SuffixStore:
         """The store of that name under ``SPECDEC_HOME/datastores``, or in that folder, memory-mapped.
 
         File sizes are compared at every opening. Hashes are compared too if the store is small, if
@@ -118,17 +126,10 @@ class SuffixStore:
         header = files.read_header(folder)
         files.check_tokenizer(folder, header, tokenizer)
         files.check_files(folder, header, verify)
-        shapes = {TOKENS: header["tokens"], SUFFIXES: header["tokens"], HEADS: -(-header["tokens"] // EVERY)}
-        dtypes = {TOKENS: header["token_dtype"], SUFFIXES: header["index_dtype"], HEADS: "<u8"}
-        maps = [
-            np.memmap(folder / header["data"] / name, dtypes[name], "r", shape=shapes[name])
-            for name in shapes
-        ]
-        if hasattr(mmap, "MADV_RANDOM"):
-            # Bisection jumps about: what the system would read ahead at each jump is never used.
-            for array in maps:
-                array.base.madvise(mmap.MADV_RANDOM)
-        return cls(*maps, header["vocab_size"], header)
+        data, size = folder / header["data"], header["tokens"]
+        tokens = _mapped(data / TOKENS, header["token_dtype"], size)
+        sa = _mapped(data / SUFFIXES, header["index_dtype"], size)
+        return cls(tokens, sa, _mapped(data / HEADS, "<u8", files.heads(size)), header["vocab_size"], header)
 
     def find(self, suffix: Sequence[int], max_n: int = 16, min_n: int = 1) -> Match:
         """Where the longest end of ``suffix`` that occurs in the corpus occurs.
@@ -159,11 +160,8 @@ class SuffixStore:
                 high = n - 1
         return best
 
-    def continuations(
-        self, lo: int, hi: int, length: int, depth: int, k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What follows the first ``length`` tokens of the suffixes ``lo ... hi - 1``: `find`'s answer,
-        unpacked.
+    def continuations(self, lo: int, hi: int, length: int, depth: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """What follows the first ``length`` tokens of the suffixes ``lo ... hi - 1``, which are `find`'s answer.
 
         Of more than ``k`` matches, k at equal distances are read. The matches are sorted by what follows, so
         this is a stratified sample: the share of the sample that begins with any given string differs from
@@ -179,20 +177,18 @@ class SuffixStore:
             is not part of the answer.
         """
         count = hi - lo
-        rows = np.arange(lo, hi) if count <= k else lo + np.arange(k) * count // k
-        places = (np.asarray(self.sa)[rows].astype(np.int64) + length)[:, None] + np.arange(depth)
-        # The last token of the corpus is a separator, so reading it again in place of what lies behind is
-        # right.
-        ids = np.asarray(self.tokens)[np.minimum(places, len(self) - 1)].astype(np.int64)
-        ended = np.concatenate([ids == self.separator, np.ones((len(ids), 1), bool)], axis=1)
+        rows = np.arange(lo, hi) if count <= k else lo + np.arange(k) * count // k  # (R,)
+        places = (np.asarray(self.sa)[rows].astype(np.int64) + length)[:, None] + np.arange(depth)  # (R, depth)
+        # The corpus ends with a separator: it may be read again in place of what lies behind it.
+        ids = np.asarray(self.tokens)[np.minimum(places, len(self) - 1)].astype(np.int64)  # (R, depth)
+        ended = np.concatenate([ids == self.separator, np.ones((len(ids), 1), bool)], axis=1)  # (R, depth + 1)
         return ids, ended.argmax(axis=1)
 
     def _search(self, pattern: bytes, length: int) -> Match:
         """The suffixes that begin with ``pattern``, which is ``length`` tokens long."""
         head = pattern[:HEAD]
         least, most = (int.from_bytes(head.ljust(HEAD, fill), "big") for fill in (b"\0", b"\xff"))
-        # The first suffix with such a head lies behind the last sample below it, the last before the first
-        # above.
+        # The first suffix with such a head lies behind the last sample below it, the last before the first above.
         lo = max(bisect_left(self._heads, least) - 1, 0) * EVERY
         hi = min(bisect_right(self._heads, most) * EVERY, len(self))
         data, width, size = self._bytes, self._width, len(pattern)
@@ -204,3 +200,11 @@ class SuffixStore:
         if lo == hi or beginning(self._order[lo]) != pattern:
             return Match(0, 0, 0)
         return Match(lo, bisect_right(self._order, pattern, lo, hi, key=beginning), length)
+
+
+def _mapped(path: Path, dtype: str, size: int) -> np.memmap:
+    array = np.memmap(path, dtype, "r", shape=(size,))
+    if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+        # Bisection jumps about: what the system would read ahead at each jump is never used.
+        array.base.madvise(mmap.MADV_RANDOM)
+    return array

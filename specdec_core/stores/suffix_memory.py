@@ -1,11 +1,11 @@
 """Texts as memories: how often every string of up to D tokens occurred in them, and what followed.
 
 `GrowingText` is one text that grows by a token. Its suffixes enter a `SuffixTree` when they have D tokens, so
-one string is added a token; the D - 1 suffixes that are still shorter are looked for in the last D - 1 tokens
+one string is added per token; the D - 1 suffixes that are still shorter are looked for in the last D - 1 tokens
 themselves. So the counts are exact at every moment, and a token costs a time that depends on D, not on the
 length of the text: constant for a given D.
 
-`PastTexts` is a bounded queue of finished texts. Each answers `find`, `followers`, `step` and `goes_on`.
+`PastTexts` is a bounded queue of finished texts. Both are a `Memory`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,32 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from .suffix_tree import Point, SuffixTree, as_text
 
 _BLOCK = 1 << 16  # forgotten tokens are cut off in pieces of so many
+Where = TypeVar("Where")  # how a memory names a place in its texts
+
+
+class Memory(Protocol[Where]):
+    """Where a string occurs in some texts, and what comes next there."""
+
+    def find(self, text: str) -> Where | None:
+        """The place of ``text``; None if it does not occur."""
+
+    def followers(self, place: Where) -> dict[str, int]:
+        """The tokens that come next, and how often."""
+
+    def goes_on(self, place: Where) -> bool:
+        """Whether anything follows, without listing it."""
+
+    def step(self, place: Where, char: str) -> Where | None:
+        """The place one token further; ``char`` is one of `followers`."""
 
 
 class Place(NamedTuple):
-    """Where a string occurs in a `GrowingText`: in the tree (or None), and where it ends in the last
-    tokens."""
+    """Where a string occurs in a `GrowingText`: in the tree (or None), and where it ends in the last tokens."""
 
     point: Point | None
     ends: tuple[int, ...]
@@ -35,13 +51,14 @@ class GrowingText:
         depth: D, the longest substring counted.
         max_tokens: substrings that begin more than about so many tokens ago are forgotten, oldest first.
 
-    >>> text = GrowingText(depth=4)
-    >>> for token in as_text([1, 2, 3, 1, 2, 4, 1, 2]):
-    ...     text.append(token)
-    >>> text.count(as_text([1, 2]))
-    3
-    >>> text.followers(text.find(as_text([1, 2])))  # the third has no follower yet
-    {'\\x03': 1, '\\x04': 1}
+    Example:
+        >>> text = GrowingText(depth=4)
+        >>> for token in as_text([1, 2, 3, 1, 2, 4, 1, 2]):
+        ...     text.append(token)
+        >>> text.count(as_text([1, 2]))
+        3
+        >>> text.followers(text.find(as_text([1, 2])))  # the third has no follower yet
+        {'\\x03': 1, '\\x04': 1}
     """
 
     def __init__(self, depth: int, max_tokens: int = 1_000_000):
@@ -115,18 +132,18 @@ class PastTexts:
         depth: D, the longest substring counted.
         max_texts, max_tokens: bounds on what is kept; of a longer text its end is kept.
 
-    >>> past = PastTexts(depth=4, max_texts=2)
-    >>> for text in ("abc", "abd", "xab"):
-    ...     past.add(text)
-    >>> past.count("ab"), past.count("abc")
-    (2, 0)
+    Example:
+        >>> past = PastTexts(depth=4, max_texts=2)
+        >>> for text in ("abc", "abd", "xab"):
+        ...     past.add(text)
+        >>> past.count("ab"), past.count("abc")
+        (2, 0)
     """
 
     def __init__(self, depth: int, max_texts: int = 10_000, max_tokens: int = 1_000_000):
         if depth < 2 or max_texts < 0 or max_tokens < 0:
             raise ValueError(
-                f"depth >= 2, max_texts >= 0 and max_tokens >= 0 are needed; "
-                f"got {depth}, {max_texts}, {max_tokens}"
+                f"depth >= 2, max_texts >= 0 and max_tokens >= 0 are needed; got {depth}, {max_texts}, {max_tokens}"
             )
         self.depth, self.max_texts, self.max_tokens = depth, max_texts, max_tokens
         self._tree = SuffixTree()

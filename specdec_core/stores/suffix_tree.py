@@ -31,8 +31,9 @@ def as_text(tokens: Iterable[int]) -> str:
     Raises:
         ValueError: for an id that is no code point; no vocabulary is known to be that large.
 
-    >>> as_text([72, 105])
-    'Hi'
+    Example:
+        >>> as_text([72, 105])
+        'Hi'
     """
     try:
         return "".join(map(chr, tokens))
@@ -43,20 +44,22 @@ def as_text(tokens: Iterable[int]) -> str:
 class SuffixTree:
     """A multiset of strings, each counted with all its prefixes.
 
-    >>> tree = SuffixTree()
-    >>> for text in ("abc", "abd", "b"):
-    ...     tree.add(text)
-    >>> tree.count("ab"), tree.count("b"), tree.count("bc")
-    (2, 1, 0)
-    >>> tree.followers(tree.find("ab"))
-    {'c': 1, 'd': 1}
+    Example:
+        >>> tree = SuffixTree()
+        >>> for text in ("abc", "abd", "b"):
+        ...     tree.add(text)
+        >>> tree.count("ab"), tree.count("b"), tree.count("bc")
+        (2, 1, 0)
+        >>> tree.followers(tree.find("ab"))
+        {'c': 1, 'd': 1}
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Nodes are numbers, 0 the root, and their parts lie in three lists. As objects that refer to each
-        # other they would all be visited by each full garbage collection, and a token would cost more the
-        # more are held.
-        self._label, self._count, self._children = [""], [0], [{}]
+        # other they would all be visited by each full garbage collection, and the more are held, the more a
+        # token would cost.
+        self._label, self._count = [""], [0]
+        self._children: list[dict[str, int]] = [{}]
         self._free: list[int] = []  # numbers of removed nodes
 
     @property

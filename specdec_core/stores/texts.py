@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from .files import DatastoreError
+from .files import DatastoreError, Ids
 
 _BATCH = 1 << 22  # characters handed to the tokenizer at a time
+Text = str | list[int]  # a document, or its token ids
 
 
 def code_files() -> list[Path]:
@@ -34,9 +35,7 @@ def code_files() -> list[Path]:
         if not {"site-packages", "dist-packages"} & set(path.relative_to(standard).parts)
     ]
     for root in sorted(installed):
-        files += [
-            (path, root) for path in root.rglob("*.py") if path.relative_to(root).parts[0] != "specdec_core"
-        ]
+        files += [(path, root) for path in root.rglob("*.py") if path.relative_to(root).parts[0] != "specdec_core"]
     return [path for path, root in sorted(files, key=lambda item: _mixed(item[0].relative_to(item[1])))]
 
 
@@ -58,14 +57,12 @@ def files_under(paths: Iterable[str | Path]) -> list[Path]:
             ]
             found += sorted(inside, key=lambda file: _mixed(file.relative_to(path)))
         else:
-            raise DatastoreError(
-                f"{path} is neither a file nor a folder; expected texts to build a datastore from."
-            )
+            raise DatastoreError(f"{path} is neither a file nor a folder; expected texts to build a datastore from.")
     return found
 
 
-def read_texts(files: Iterable[Path]) -> Iterator[str | list[int]]:
-    """The content of each file, one document a file and one a line of a ``.jsonl``; each text once.
+def read_texts(files: Iterable[Path]) -> Iterator[Text]:
+    """The content of each file, one document per file and one per line of a ``.jsonl``; each text once.
 
     Files that are not UTF-8 text are left out; lines of a ``.jsonl`` are read by `read_lines`.
     """
@@ -88,17 +85,18 @@ def read_texts(files: Iterable[Path]) -> Iterator[str | list[int]]:
             continue
 
 
-def read_lines(path: str | Path) -> Iterator[str | list[int]]:
+def read_lines(path: str | Path) -> Iterator[Text]:
     """The documents of a JSON Lines file: a string, a list of ids, or an object with ``text`` or ``ids``.
 
     Raises:
         DatastoreError: the file cannot be read, or a line is none of these; the message names file and line.
 
-    >>> import os, tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "chat.jsonl")
-    >>> _ = Path(path).write_text('{"text": "Hello."}\\n[5, 6]\\n')
-    >>> list(read_lines(path))
-    ['Hello.', [5, 6]]
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "chat.jsonl")
+        >>> _ = Path(path).write_text('{"text": "Hello."}\\n[5, 6]\\n')
+        >>> list(read_lines(path))
+        ['Hello.', [5, 6]]
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -109,51 +107,49 @@ def read_lines(path: str | Path) -> Iterator[str | list[int]]:
         raise DatastoreError(f"{path} cannot be read ({error}); expected JSON Lines in UTF-8.") from error
 
 
-def _document(line: str, where: str) -> str | list[int]:
+def _document(line: str, where: str) -> Text:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise DatastoreError(f"{where}: no JSON ({error}).") from error
+        raise DatastoreError(f"{where}: expected JSON; got {line[:80]!r} ({error}).") from error
     if isinstance(value, dict):
         value = value.get("text", value.get("ids"))
     is_ids = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
     if not (isinstance(value, str) or is_ids):
         raise DatastoreError(
-            f'{where}: expected a string, a list of token ids, or an object with "text" or "ids"; '
-            f"got {line[:80]!r}."
+            f'{where}: expected a string, a list of token ids, or an object with "text" or "ids"; got {line[:80]!r}.'
         )
     return value
 
 
-def tokenized(texts: Iterable[str | list[int]], tokenizer: Any) -> Iterator[Sequence[int]]:
+def tokenized(texts: Iterable[Text], tokenizer: Any) -> Iterator[Ids]:
     """Token ids of each text, no special tokens added; ids pass as they are. Order is kept.
 
     Texts go to the tokenizer in batches of a few million characters, which it spreads over the cores.
+
+    Args:
+        tokenizer: of transformers.
     """
-    encode = _encoder(tokenizer)
-    batch: list[str | list[int]] = []
+    batch: list[Text] = []
     held = 0
     for text in texts:
         batch.append(text)
         held += len(text)
         if held >= _BATCH:
-            yield from encode(batch)
+            yield from _encoded(batch, tokenizer)
             batch, held = [], 0
-    yield from encode(batch)
+    yield from _encoded(batch, tokenizer)
 
 
-def _encoder(tokenizer: Any):
+def _encoded(batch: Sequence[Text], tokenizer: Any) -> Iterator[Ids]:
+    texts = [text for text in batch if isinstance(text, str)]
     fast = getattr(tokenizer, "backend_tokenizer", None)
-
-    def encode(batch: list[str | list[int]]) -> list[Sequence[int]]:
-        texts = [text for text in batch if isinstance(text, str)]
-        if fast is not None:  # without the masks and offsets that calling the tokenizer would make
-            coded = iter([np.asarray(e.ids) for e in fast.encode_batch_fast(texts, add_special_tokens=False)])
-        else:
-            coded = iter([tokenizer.encode(text, add_special_tokens=False) for text in texts])
-        return [next(coded) if isinstance(text, str) else text for text in batch]
-
-    return encode
+    if fast is not None:  # without the masks and offsets that calling the tokenizer would make
+        coded: list[Ids] = [np.asarray(each.ids) for each in fast.encode_batch_fast(texts, add_special_tokens=False)]
+    else:
+        coded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    left = iter(coded)
+    return (next(left) if isinstance(text, str) else text for text in batch)
 
 
 def _mixed(path: Path) -> bytes:

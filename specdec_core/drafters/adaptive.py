@@ -1,78 +1,25 @@
-"""Drafters made of drafters: one when another has nothing, and drafting only when it pays.
+"""Drafting only when it pays, and no more than pays: a drafter's drafts cut by t(q) and by what was accepted lately.
 
-Both are as lossless as what they are made of: which drafter is asked, and for how many nodes, is decided from
-past steps, never from the tokens of a draft that was drawn by chance.
+As lossless as the drafter: how many nodes are drafted is decided from past steps, never from the tokens of a draft that
+was drawn by chance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 import numpy as np
+import torch
 
-from ..core.contract import Budget, Drafter, DrafterBase
+from ..core.contract import Budget, Drafter, DrafterBase, LMOutput
 from ..core.rng import Rng
+from ..core.rules import Verdict
 from ..core.tree import DraftTree
-from .methods import Context, MethodError, build
+from .cascade import in_turn
+from .methods import Context, MethodError
 
-
-class Cascade(DrafterBase):
-    """Proposes what ``first`` proposes, and what ``second`` does where ``first`` has no draft.
-
-    Both observe every step, also those in which the other's draft was checked, so that both stay in step with
-    the context.
-
-    Args:
-        first: usually a lookup, which costs nothing.
-        second: asked on a miss; usually one that always has a draft.
-
-    Attributes:
-        match_len: the first's on a hit, if it says so; else 0.
-
-    >>> from .prompt_lookup import PromptLookup
-    >>> drafter = Cascade(PromptLookup(num_tokens=2, min_n=2), PromptLookup(num_tokens=1))
-    >>> drafter.name
-    'prompt_lookup>prompt_lookup'
-    >>> drafter.reset([1, 2, 3, 1, 2])
-    >>> drafter.propose([1, 2, 3, 1, 2], Budget(8, 8), Rng(0)).tokens.tolist()  # 1 2 is a match of two
-    [2, 3, 1]
-    >>> drafter.propose([1, 2, 3, 1, 2, 2], Budget(8, 8), Rng(0)).tokens.tolist()  # 2 2 is none, 2 is one
-    [2, 2]
-    """
-
-    name = "cascade"
-
-    def __init__(self, first: Drafter, second: Drafter):
-        self.first, self.second = first, second
-        self.name = f"{first.name}>{second.name}"
-        self.needs_hidden = first.needs_hidden or second.needs_hidden
-        self.max_nodes = max(first.max_nodes, second.max_nodes)
-        self.has_model = first.has_model or second.has_model
-        self.match_len = 0
-
-    @classmethod
-    def build(cls, context: Context, first: str = "prompt_lookup", second: str = "suffix_decoding") -> Cascade:
-        """From the names of two drafters, each with its default settings."""
-        return cls(_made(first, context), _made(second, context))
-
-    def reset(self, context: Sequence[int]) -> None:
-        self.first.reset(context)
-        self.second.reset(context)
-
-    def read_prompt(self, hidden) -> None:
-        for drafter in (self.first, self.second):
-            if drafter.needs_hidden:
-                drafter.read_prompt(hidden)
-
-    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
-        tree = self.first.propose(context, budget, rng)
-        self.match_len = self.first.match_len if tree.size else 0
-        return tree if tree.size else self.second.propose(context, budget, rng)
-
-    def observe(self, context, tree, verdict, out) -> None:
-        self.first.observe(context, tree, verdict, out)
-        self.second.observe(context, tree, verdict, out)
+# Settings of a drafter that `Adaptive` cuts, where its defaults are sparing.
+_LONGER = {"suffix_decoding": "suffix_decoding:offset=4.0"}
 
 
 class Adaptive(DrafterBase):
@@ -81,8 +28,8 @@ class Adaptive(DrafterBase):
     A draft of m nodes is worth its forward if (1 + a(m)) / (t(m + 1) + d(m)) exceeds 1 / t(1), where a(m) is
     how many of m nodes are accepted on average, t(q) the time of a forward of q rows and d(m) that of making
     the draft; the m that makes the most of it is chosen. a(m) is the sum over the first m rows of how often
-    each was accepted lately: running means with decay, kept apart by match length where the drafter offers
-    one (``match_len``). Each mean starts from ``hope`` times that of the row above it.
+    each was accepted lately: running means with decay, kept apart by match length (``match_len``; all together
+    where drafts are not found by a match). Each mean starts from ``hope`` times that of the row above it.
 
     A draft of fixed tokens need not be checked to be judged. The tokens that come anyway, drafted or not, say
     how much of it would have been accepted: its path along them. So every proposal is remembered whole, also
@@ -109,20 +56,27 @@ class Adaptive(DrafterBase):
     Raises:
         ValueError: for a t(1) that is not positive, or a number out of its range.
 
-    >>> from .prompt_lookup import PromptLookup
-    >>> cheap = Adaptive(PromptLookup(), t=lambda q: 1.0)
-    >>> cheap.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
-    3
-    >>> dear = Adaptive(PromptLookup(), t=lambda q: float(q))  # q rows cost q steps: nothing to gain
-    >>> dear.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
-    0
+    Example:
+        >>> from .prompt_lookup import PromptLookup
+        >>> cheap = Adaptive(PromptLookup(), t=lambda q: 1.0)
+        >>> cheap.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
+        3
+        >>> dear = Adaptive(PromptLookup(), t=lambda q: float(q))  # q rows cost q steps: nothing to gain
+        >>> dear.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
+        0
     """
 
     name = "adaptive"
 
-    def __init__(self, drafter: Drafter, t: Callable[[int], float],
-                 draft_seconds: Callable[[int], float] = lambda nodes: 0.0, explore: float = 0.01,
-                 memory: float = 32.0, hope: float = 0.7):  # fmt: skip
+    def __init__(
+        self,
+        drafter: Drafter,
+        t: Callable[[int], float],
+        draft_seconds: Callable[[int], float] = lambda nodes: 0.0,
+        explore: float = 0.01,
+        memory: float = 32.0,
+        hope: float = 0.7,
+    ):
         if not t(1) > 0 or not 0 <= explore <= 1 or memory < 1 or not 0 <= hope <= 1:
             raise ValueError(
                 f"t(1) > 0, 0 <= explore <= 1, memory >= 1 and 0 <= hope <= 1 are needed; got t(1)={t(1)}, "
@@ -132,6 +86,7 @@ class Adaptive(DrafterBase):
         self.explore, self.hope, self._decay = explore, hope, float(np.exp(-1 / memory))
         self.name = f"adaptive({drafter.name})"
         self.needs_hidden, self.max_nodes = drafter.needs_hidden, drafter.max_nodes
+        self.has_model, self.draft_ids = drafter.has_model, drafter.draft_ids
         self._learned: dict[int, _Rows] = {}
         self._forward = np.empty(0)  # t(1), t(2), ... as far as needed
         self._purse = 0.0  # seconds saved for trials
@@ -150,14 +105,17 @@ class Adaptive(DrafterBase):
         the faster choice, on average over the tasks, than prompt lookup, n-grams or their cascade at every slope
         of t(q), from 0.01 to 0.5 of t(1) a row.
         """
-        drafter = _made(method, context, cut=True)
+        drafter = in_turn(">".join(_LONGER.get(name, name) for name in method.split(">")), context)
         if context.t is None:
-            raise MethodError("adaptive decides by t(q), which is not known here; build it with measure.context(lm)")
+            raise MethodError(
+                "adaptive decides by t(q), which is not known here; build it with measure.context_for(lm)"
+            )
         if not drafter.has_model:
             return cls(drafter, context.t, explore=explore)
         if context.draft_seconds is None:
-            raise MethodError(f"{drafter.name} takes time to draft, which is not known here; "
-                              f"build it with measure.context(lm)")  # fmt: skip
+            raise MethodError(
+                f"{drafter.name} takes time to draft, which is not known here; build it with measure.context_for(lm)"
+            )
         return cls(drafter, context.t, context.draft_seconds(drafter), explore)
 
     def reset(self, context: Sequence[int]) -> None:
@@ -165,7 +123,7 @@ class Adaptive(DrafterBase):
         self._asked, self._unjudged = None, []
         self.drafter.reset(context)
 
-    def read_prompt(self, hidden) -> None:
+    def read_prompt(self, hidden: torch.Tensor) -> None:
         self.drafter.read_prompt(hidden)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
@@ -179,6 +137,7 @@ class Adaptive(DrafterBase):
             self._asked = tree, rows, nodes
             return tree
         tree = self.drafter.propose(context, budget, rng)
+        self.match_len = self.drafter.match_len
         if tree.draw != "point":
             self._asks_first = True  # from the next step on; this tree was drawn, and stays as it is
             return tree
@@ -192,7 +151,7 @@ class Adaptive(DrafterBase):
             nodes = self._choose(rows, tree.size, np.arange(tree.size + 1), trials=False)
         return tree if nodes == tree.size else DraftTree(tree.tokens[: nodes + 1], tree.parents[: nodes + 1])
 
-    def observe(self, context, tree, verdict, out) -> None:
+    def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
         if self._asked and tree is self._asked[0]:  # in a cascade it may be another drafter's
             _, rows, nodes = self._asked
             rows.learn(verdict.path[1:], nodes, self._decay)
@@ -262,7 +221,7 @@ class _Proposal:
 class _Rows:
     """How often each row of a tree was accepted, by decayed counts."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._tried, self._accepted = np.empty(0), np.empty(0)
 
     def grow(self, size: int) -> None:
@@ -282,13 +241,3 @@ class _Rows:
         self._tried[:size] = self._tried[:size] * decay + 1
         self._accepted[:size] *= decay
         self._accepted[[row - 1 for row in accepted]] += 1
-
-
-# Settings of a drafter that `Adaptive` cuts, where its defaults are sparing.
-_LONGER = {"suffix_decoding": "suffix_decoding:offset=4.0"}
-
-
-def _made(name: str, context: Context, cut: bool = False) -> Drafter:
-    """A drafter with its default settings, longer ones if its drafts will be cut; "a>b" is a cascade."""
-    drafters = [build(_LONGER.get(part, part) if cut else part, context) for part in name.split(">")]
-    return reduce(lambda second, first: Cascade(first, second), reversed(drafters))
