@@ -20,6 +20,7 @@ from specdec_core.commands import options
 from specdec_core.core.stopping import Stop
 from specdec_core.drafters.feature import FeatureDrafter
 from specdec_core.drafters.methods import Context, build, split
+from specdec_core.drafters.reduced import Reduced
 from specdec_core.measure import machine
 from specdec_core.measure.draft_cost import Drafting, drafting
 from specdec_core.measure.profiling import HEAD, OTHER, PYTHON
@@ -61,7 +62,8 @@ def widen(drafter: FeatureDrafter, lm: CachedLM) -> None:
     layer = torch.nn.Linear(head.shape[1], len(head), bias=False, device="meta")
     layer.weight = torch.nn.Parameter(head, requires_grad=False)
     drafter.model._head = type(drafter.model._head)(layer)
-    drafter.model.ids = np.arange(lm.vocab_size)
+    drafter.model.ids = drafter.draft_ids = np.arange(lm.vocab_size)
+    drafter.reduced = Reduced(drafter.draft_ids, lm.vocab_size)
 
 
 def row(name: str, one: Drafting) -> str:

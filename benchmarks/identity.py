@@ -106,7 +106,7 @@ def main() -> int:
     methods = [name for name in check(split(arguments.methods)) if name != BASELINE]
     loaded, lm = options.open_model(arguments, release=True)
     recorder, stop = Recorder(lm), Stop(loaded.stop_ids)
-    context = Context(recorder, tokenizer=loaded.tokenizer, weights_hash=lambda: loaded.weights_hash)
+    context = Context(lm)
     drafters = {name: build(name, context) for name in methods}
     results = {}
     if arguments.out and arguments.out.exists():

@@ -61,8 +61,8 @@ class Adaptive(DrafterBase):
         >>> cheap = Adaptive(PromptLookup(), t=lambda q: 1.0)
         >>> cheap.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
         3
-        >>> dear = Adaptive(PromptLookup(), t=lambda q: float(q))  # q rows cost q steps: nothing to gain
-        >>> dear.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
+        >>> costly = Adaptive(PromptLookup(), t=lambda q: float(q))  # q rows cost q steps: nothing to gain
+        >>> costly.propose([1, 2, 3, 1], Budget(8, 8), Rng(0)).size
         0
     """
 
@@ -103,7 +103,7 @@ class Adaptive(DrafterBase):
         Suffix decoding is asked for drafts four nodes longer than it makes by itself: what is too long is cut
         here, what is too short is not made longer. Replayed over the own prompts (benchmarks/replay.py), it was
         the faster choice, on average over the tasks, than prompt lookup, n-grams or their cascade at every slope
-        of t(q), from 0.01 to 0.5 of t(1) a row.
+        of t(q), from 0.01 to 0.5 of t(1) per row.
         """
         drafter = in_turn(">".join(_LONGER.get(name, name) for name in method.split(">")), context)
         if context.t is None:

@@ -156,7 +156,8 @@ class DraftModel(DrafterBase):
         out = self.lm.forward(DraftTree.chain(tokens[0], tokens[1:]))
         self.lm.commit(range(len(tokens)))
         self._known += tokens
-        return out.logits[-1]
+        # A model that gives nothing but its best tokens says in `double` what to do.
+        return (out.logits if isinstance(out.logits, torch.Tensor) else out.logits.double())[-1]
 
     def _draw(self, logits: torch.Tensor, context: Sequence[int], rng: Rng) -> tuple[int, np.ndarray | None]:
         """The token drafted after ``context``, and q (V,) that it was drawn from; None if greedy."""

@@ -62,7 +62,7 @@ class EAGLE(FeatureDrafter):
     """Proposes a tree, or a chain, of what the module continues. Lossless, at any temperature.
 
     Greedy, the nodes are the module's likeliest tokens. When sampling they are drawn from q, processed as the
-    target's law is: without replacement at a node of a tree, one a node in a chain.
+    target's law is: without replacement at a node of a tree, one per node in a chain.
 
     Args:
         model: the module, `feature.FeatureModel`.

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
+
+Place = TypeVar("Place")
+Token = TypeVar("Token")
 
 
 class NGramDictionary(DrafterBase):
@@ -93,24 +97,16 @@ class NGramDictionary(DrafterBase):
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         self._count_new(context)
-        limit = min(self.num_tokens, budget.nodes)
-        tokens, parents, pushed = [context[-1]], [-1], 0
-        open_nodes: list[tuple[float, int, int, int, tuple[int, ...], int]] = []
 
-        def extend(node: int, suffix: tuple[int, ...], score: float, depth: int) -> None:
-            nonlocal pushed
-            if depth < budget.depth:
-                for token, share in self.continuations(suffix):
-                    pushed += 1  # first pushed, first served among equal scores
-                    heapq.heappush(open_nodes, (-score * share, pushed, node, token, suffix, depth + 1))
+        def likely(suffix: tuple[int, ...], score: float) -> list[tuple[float, int]]:
+            return [(-score * share, token) for token, share in self.continuations(suffix)]
 
-        extend(0, tuple(context[-self.max_n :]), 1.0, 0)
-        while open_nodes and len(tokens) <= limit:
-            negative, _, parent, token, suffix, depth = heapq.heappop(open_nodes)
-            tokens.append(token)
-            parents.append(parent)
-            extend(len(tokens) - 1, (*suffix, token)[-self.max_n :], -negative, depth)
-        return DraftTree(np.array(tokens), np.array(parents))
+        def longer(suffix: tuple[int, ...], token: int) -> tuple[int, ...]:
+            return (*suffix, token)[-self.max_n :]
+
+        suffix, nodes = tuple(context[-self.max_n :]), min(self.num_tokens, budget.nodes)
+        tokens, parents, _ = grow(suffix, likely, longer, nodes, budget.depth)
+        return DraftTree(np.array([context[-1], *tokens]), np.array([-1, *parents]))
 
     def _count_new(self, context: Sequence[int]) -> None:
         # The suffix itself has no follower yet, so counting stops one token short of the end.
@@ -128,3 +124,50 @@ class NGramDictionary(DrafterBase):
         followers[token] = count
         if len(self._followers) > self.max_keys:
             self._followers.popitem(last=False)
+
+
+def grow(
+    start: Place,
+    likely: Callable[[Place, float], Iterable[tuple[float, Token]]],
+    step: Callable[[Place, Token], Place | None],
+    nodes: int,
+    depth: int,
+) -> tuple[list[Token], list[int], float]:
+    """A tree grown best first: its next row is always the likeliest token that hangs from one of its rows.
+
+    Args:
+        start: the place of the root, whatever a place is.
+        likely: the tokens that come after a place with a path probability, each behind the probability of its own
+            path times -1, likeliest first; called once per row.
+        step: the place after a place and a token; None where nothing follows.
+        nodes, depth: bounds of the tree.
+
+    Returns:
+        tokens (n,) and parents (n,) as rows of a tree whose root is row 0, and the sum of their path probabilities.
+
+    Example:
+        >>> grow("", lambda place, p: [(-p * 0.75, "a"), (-p * 0.25, "b")], str.__add__, nodes=3, depth=2)
+        (['a', 'a', 'b'], [0, 1, 0], 1.5625)
+    """
+    tokens: list[Token] = []
+    parents: list[int] = []
+    open_nodes: list[tuple[float, int, int, Token, Place, int]] = []
+    score, pushed = 0.0, 0
+
+    def extend(row: int, place: Place | None, probability: float, at: int) -> None:
+        nonlocal pushed
+        if place is None or at == depth:
+            return
+        for negative, token in likely(place, probability):
+            pushed += 1  # first pushed, first served among equal probabilities
+            heapq.heappush(open_nodes, (negative, pushed, row, token, place, at + 1))
+
+    extend(0, start, 1.0, 0)
+    while open_nodes and len(tokens) < nodes:
+        negative, _, parent, token, place, at = heapq.heappop(open_nodes)
+        tokens.append(token)
+        parents.append(parent)
+        score -= negative
+        if len(tokens) < nodes:
+            extend(len(tokens), step(place, token), -negative, at)
+    return tokens, parents, score

@@ -35,7 +35,7 @@ class ShallowDraft(nn.Module):
         layers: indices of the target's layers to begin with, in their order here; negative from the end.
 
     Raises:
-        ValueError: for a target that is no Llama, or layers that it does not have.
+        ValueError: for a target that is not a Llama, or layers that it does not have.
     """
 
     def __init__(self, frozen: Frozen, target: LlamaForCausalLM, layers: Sequence[int] = LAYERS):

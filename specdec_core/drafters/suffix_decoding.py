@@ -6,7 +6,6 @@ answered, and in how much it drafts: the longer the match, the longer the draft.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from ..core.rules import Verdict
 from ..core.tree import DraftTree
 from ..stores.suffix_memory import GrowingText, Memory, PastTexts, Where
 from ..stores.suffix_tree import as_text
+from .ngram import grow
 
 
 @dataclass(frozen=True)
@@ -168,29 +168,16 @@ class SuffixDecoding(DrafterBase):
         return low
 
     def _grow(self, memory: Memory[Where], matched: str, nodes: int, depth: int) -> Speculation:
-        """A draft after ``matched``, grown best first."""
-        tokens: list[int] = []
-        parents: list[int] = []
-        open_nodes: list[tuple[float, int, int, str, Where, int]] = []
-        score, pushed = 0.0, 0
+        """A draft after ``matched``, of at most ``nodes`` nodes and ``depth`` levels."""
 
-        def extend(row: int, place: Where | None, probability: float, at: int) -> None:
-            nonlocal pushed
-            if at == depth or place is None:
-                return
+        def likely(place: Where, probability: float) -> list[tuple[float, str]]:
             followers = memory.followers(place)
             total = sum(followers.values())
-            likely = [(-probability * count / total, char) for char, count in followers.items()]
-            for negative, char in sorted(pair for pair in likely if -pair[0] >= self.min_prob):
-                pushed += 1  # first pushed, first served among equal probabilities
-                heapq.heappush(open_nodes, (negative, pushed, row, char, place, at + 1))
+            paths = [(-probability * count / total, char) for char, count in followers.items()]
+            return sorted(path for path in paths if -path[0] >= self.min_prob)
 
-        extend(0, memory.find(matched), 1.0, 0)
-        while open_nodes and len(tokens) < nodes:
-            negative, _, parent, char, place, at = heapq.heappop(open_nodes)
-            tokens.append(ord(char))
-            parents.append(parent)
-            score -= negative
-            if len(tokens) < nodes:
-                extend(len(tokens), memory.step(place, char), -negative, at)
-        return Speculation(score, len(matched) if tokens else 0, tuple(tokens), tuple(parents))
+        place = memory.find(matched)
+        if place is None:
+            return Speculation()
+        chars, parents, score = grow(place, likely, memory.step, nodes, depth)
+        return Speculation(score, len(matched) if chars else 0, tuple(map(ord, chars)), tuple(parents))

@@ -181,9 +181,9 @@ def _parts(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise ModelError(f"{path} is cut short or no weight file ({error}); get the file anew") from error
+        raise ModelError(f"{path} is cut short, or not a weight file ({error}); get the file anew") from error
     if _KEY not in metadata:
-        raise ModelError(f"{path} holds no drafter of ours: its header has no card")
+        raise ModelError(f"{path} is not a weight file of this package: its header has no card")
     return tensors, json.loads(metadata[_KEY])
 
 

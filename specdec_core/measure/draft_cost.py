@@ -7,17 +7,22 @@ tokens out costs in accepted drafts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..base.errors import SpecdecError
-from ..core.contract import Drafter
+from ..core.contract import Budget, Drafter, DrafterBase, LanguageModel, LMOutput
 from ..core.engine import stream
+from ..core.rng import Rng
+from ..core.rules import Verdict
+from ..core.trace import Trace
+from ..core.tree import DraftTree
+from ..model.lm import CachedLM
 from .profiling import HEAD, PARTS, PYTHON, Calls, Work
 
 
@@ -58,16 +63,23 @@ class Drafting:
         return self.work[HEAD].bytes / sum(work.bytes for work in self.work.values())
 
 
-def drafting(lm: Any, prompt: Sequence[int], drafter: Drafter, max_new_tokens: int = 64, repeats: int = 3,
-             clock: Callable[[], float] = perf_counter, **options: Any) -> Drafting:  # fmt: skip
+def drafting(
+    lm: CachedLM,
+    prompt: Sequence[int],
+    drafter: Drafter,
+    max_new_tokens: int = 64,
+    repeats: int = 3,
+    clock: Callable[[], float] = perf_counter,
+    **options: Any,
+) -> Drafting:
     """Decode ``prompt`` and take the drafter's own forwards apart. The median of the repeats counts.
 
     As in `profiling.profile`, runs that are left alone take turns with runs in which every call of torch is timed;
     what remains of the former's time is Python's. Reading the prompt is not counted.
 
     Args:
-        lm: the target, a `CachedLM`.
-        drafter: one with a vocabulary of its own: ``ids`` (K,), or its ``model``'s.
+        lm: the target.
+        drafter: one with a vocabulary projection of its own (``draft_ids``).
         max_new_tokens, repeats: of each run, at least 1.
         clock: seconds; tests give one of their own.
         options: more for `engine.stream`.
@@ -75,8 +87,7 @@ def drafting(lm: Any, prompt: Sequence[int], drafter: Drafter, max_new_tokens: i
     Raises:
         SpecdecError: for a drafter without a model, or a run without a draft.
     """
-    ids = getattr(drafter, "ids", None)
-    ids = getattr(getattr(drafter, "model", None), "ids", None) if ids is None else ids
+    ids = drafter.draft_ids
     if ids is None:
         raise SpecdecError(f"{drafter.name} has no vocabulary projection of its own to be measured")
     options = {**options, "max_new_tokens": max_new_tokens}
@@ -91,7 +102,7 @@ def drafting(lm: Any, prompt: Sequence[int], drafter: Drafter, max_new_tokens: i
     if not trace.drafted:
         raise SpecdecError(f"{drafter.name} drafted nothing in this run; ask for more tokens")
     whole = float(np.median(plain))
-    parts = {part: float(np.median([seconds.get(part, 0.0) for seconds in timed])) for part in PARTS[:-1]}
+    parts = {part: float(np.median([seconds[part] for seconds in timed])) for part in PARTS[:-1]}
     # The two runs differ by a few per cent, which may be more than Python's own share.
     fit = min(1.0, whole / sum(parts.values()))
     parts = {part: fit * seconds / trace.drafted for part, seconds in parts.items()}
@@ -101,7 +112,7 @@ def drafting(lm: Any, prompt: Sequence[int], drafter: Drafter, max_new_tokens: i
     return Drafting(drafter.name, len(ids), trace.drafted, parts, work, trace.tokens_per_call, right / tested)
 
 
-def draft_seconds(lm: Any, drafter: Drafter, steps: int = 12, **options: Any) -> Callable[[int], float]:
+def draft_seconds(lm: LanguageModel, drafter: Drafter, steps: int = 12, **options: Any) -> Callable[[int], float]:
     """d(m), the seconds that a draft of m nodes takes: a line through the medians of its smallest and largest drafts.
 
     Args:
@@ -124,31 +135,38 @@ def draft_seconds(lm: Any, drafter: Drafter, steps: int = 12, **options: Any) ->
     return lambda nodes: least + slope * max(0.0, nodes - few)
 
 
-def _run(lm: Any, prompt: Sequence[int], drafter: Any, options: dict[str, Any]) -> Any:
+def _run(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter, options: dict[str, Any]) -> Trace:
     run = stream(lm, prompt, drafter, **options)
     for _ in run:
         pass
     return run.trace
 
 
-class _Watched:
+class _Watched(DrafterBase):
     """A drafter whose calls of torch are timed while it drafts and while it observes."""
 
-    def __init__(self, drafter: Drafter, calls: Callable[[], Calls]):
-        self._drafter, self._make, self._calls = drafter, calls, []
+    def __init__(self, drafter: Drafter, make: Callable[[], Calls]):
+        self._drafter, self._make = drafter, make
+        self._calls: list[Calls] = []
+        self.name, self.needs_hidden, self.max_nodes = drafter.name, drafter.needs_hidden, drafter.max_nodes
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._drafter, name)
+    def reset(self, context: Sequence[int]) -> None:
+        self._drafter.reset(context)
 
-    def propose(self, *args: Any) -> Any:
-        return self._timed(self._drafter.propose, args)
+    def read_prompt(self, hidden: torch.Tensor) -> None:
+        self._drafter.read_prompt(hidden)
 
-    def observe(self, *args: Any) -> None:
-        self._timed(self._drafter.observe, args)
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        with self._timed():
+            return self._drafter.propose(context, budget, rng)
+
+    def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
+        with self._timed():
+            self._drafter.observe(context, tree, verdict, out)
 
     def seconds(self) -> dict[str, float]:
         """By part."""
-        found: Counter = Counter()
+        found = dict.fromkeys(PARTS, 0.0)
         for calls in self._calls:
             for (part, _), seconds in calls.spent.items():
                 found[part] += seconds
@@ -158,7 +176,6 @@ class _Watched:
         """Bytes to read and operations."""
         return sum(calls.bytes[part] for calls in self._calls), sum(calls.flops[part] for calls in self._calls)
 
-    def _timed(self, function: Callable, args: tuple) -> Any:
+    def _timed(self) -> Calls:
         self._calls.append(self._make())
-        with self._calls[-1]:
-            return function(*args)
+        return self._calls[-1]

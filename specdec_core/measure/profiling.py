@@ -185,10 +185,13 @@ class _Watched:
 
     def __init__(self, lm: CachedLM, clock: Callable[[], float]):
         self._lm, self._clock = lm, clock
+        self.vocab_size, self.max_length, self.bos_id = lm.vocab_size, lm.max_length, lm.bos_id
+        self.prefill, self.commit, self.rewind = lm.prefill, lm.commit, lm.rewind
         self.forwards: list[tuple[DraftTree, Calls]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lm, name)
+    @property
+    def length(self) -> int:
+        return self._lm.length
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         calls = Calls(self._lm.vocab_size, self._lm.execution.device, self._clock)

@@ -7,7 +7,7 @@ strings.
 changes, and its label leads to it from its parent. Adding or removing a string visits the nodes on its path,
 at most D of them, whatever else the tree holds; and it makes at most two nodes, so a tree of n strings has at
 most 2 n nodes besides its root. An automaton or an uncompressed trie would not do: the first cannot
-forget, the second makes up to D nodes a string.
+forget, the second makes up to D nodes per string.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def as_text(tokens: Iterable[int]) -> str:
     """Token ids as characters.
 
     Raises:
-        ValueError: for an id that is no code point; no vocabulary is known to be that large.
+        ValueError: for an id that is not a code point; no known vocabulary is that large.
 
     Example:
         >>> as_text([72, 105])
