@@ -497,7 +497,7 @@ trained = sum(tensor.numel() for name, tensor in load_file(path).items() if name
 few, many, width = small.lm.execution.layers, lm.execution.layers, loaded.model.config.hidden_size
 print(f"The target has {many} layers and {loaded.parameters / 1e6:.1f} million weights.")
 print(f"The draft model has {few} layers of the same width {width}, {trained / 1e6:.1f} million weights of its own,")
-print(f"and of the {lm.vocab_size} rows of the projection {len(small.ids)}.")
+print(f"and of the {lm.vocab_size} rows of the projection {len(small.draft_ids)}.")
 print("Embedding and projection are the target's, and stay as they were.")
 print(f"Each token of text takes it {few / many:.0%} of the target's KV cache.")
 
@@ -561,7 +561,7 @@ def drafted_right(drafter, prompt, answer):
     """For each token of a greedy answer: is it the draft model's best token after the same text?"""
     drafter.lm.prefill(prompt[:-1], reserve=len(answer))
     out = drafter.lm.forward(DraftTree.chain(prompt[-1], answer[:-1]))
-    return drafter.ids[out.logits.argmax(-1).cpu().numpy()] == np.array(answer)
+    return drafter.draft_ids[out.logits.argmax(-1).cpu().numpy()] == np.array(answer)
 
 
 # %%
@@ -698,8 +698,8 @@ print(f"With one α for all tasks the formula is off by {min(off.values()):+.1%}
 # %%
 layers = trained / 1e6
 for name, drafter in (("full vocabulary", whole), ("reduced vocabulary", small)):
-    head = len(drafter.ids) * width / 1e6
-    print(f"{name:20} layers {layers:.1f} M + projection of {len(drafter.ids):5} tokens {head:4.1f} M:", end=" ")
+    head = len(drafter.draft_ids) * width / 1e6
+    print(f"{name:20} layers {layers:.1f} M + projection of {len(drafter.draft_ids):5} tokens {head:4.1f} M:", end=" ")
     print(f"the projection is {head / (layers + head):.0%}")
 
 # %% [markdown]
@@ -752,14 +752,14 @@ alt = "Time of a drafted token by part: layers, projection, attention, other, Py
 figures.save(fig, "02-cost", alt=alt, model=loaded)
 
 # %%
-reachable = np.mean([np.isin(tokens, small.ids).mean() for kept in answers.values() for _, tokens in kept])
+reachable = np.mean([np.isin(tokens, small.draft_ids).mean() for kept in answers.values() for _, tokens in kept])
 full = np.concatenate([drafted_right(whole, *pair) for kept in answers.values() for pair in kept]).mean()
 one, other = split["full"], split["reduced"]
 print(f"The projection takes {one.projection:.0%} of a drafted token's time with the full vocabulary,", end=" ")
 print(f"{other.projection:.0%} with the reduced one.")
 print(f"A drafted token takes {1e3 * one.seconds:.2f} and {1e3 * other.seconds:.2f} ms:", end=" ")
 print(f"the reduced vocabulary is {one.seconds / other.seconds:.2f} times as fast.")
-print(f"{reachable:.1%} of the answers' tokens are among the {len(small.ids)}; no rate can be above that.")
+print(f"{reachable:.1%} of the answers' tokens are among the {len(small.draft_ids)}; no rate can be above that.")
 print(f"Drafted right: {full:.3f} of the places with all tokens, {alpha:.3f} with the reduced set.")
 
 # %% [markdown]
@@ -923,7 +923,7 @@ for task in RACED:
         model.prefill(prompt[:-1], reserve=len(tokens))
     ps, qs = (model.forward(chain).logits.double().cpu().numpy() for model in (lm, small.lm))
     scores = np.full(ps.shape, -np.inf)
-    scores[:, small.ids] = qs
+    scores[:, small.draft_ids] = qs
     for T in TEMPERATURES:
         law = Sampling(temperature=T).law
         spread.setdefault(T, []).extend(np.minimum(law(p), law(q)).sum() for p, q in zip(ps, scores))

@@ -922,7 +922,7 @@ from specdec_core.measure import agreement, measure_costs
 
 medusa, V = build("medusa:nodes=16", Context(lm)), lm.vocab_size
 drafters = {
-    "medusa chain": Medusa(medusa.heads, medusa.ids, medusa.accuracy[:, :1], V, nodes=4),
+    "medusa chain": Medusa(medusa.heads, medusa.draft_ids, medusa.accuracy[:, :1], V, nodes=4),
     "medusa tree": medusa,
     "mtp chain": MTP(modules["mtp"], V, num_tokens=4),
     "eagle chain": EAGLE(module, V, tree="chain", depth=4),

@@ -351,7 +351,7 @@ def test_code_is_the_standard_library_and_the_packages_without_this_one():
 
 @pytest.mark.parametrize(
     "line, said",
-    [("{", "no JSON"), ('{"texts": 1}', "expected a string"), ('["a"]', "expected"), ("[true]", "expected")],
+    [("{", "expected JSON"), ('{"texts": 1}', "expected a string"), ('["a"]', "expected"), ("[true]", "expected")],
 )
 def test_a_line_that_is_no_document_is_named(tmp_path, line, said):
     path = tmp_path / "chat.jsonl"

@@ -440,14 +440,17 @@ def test_it_is_built_from_a_weight_file(name, stored):
 
 def test_weights_of_another_target_or_kind_are_refused(stored, tmp_path):
     def build(**changes):
-        return methods.build(f"eagle:weights={stored.path}", SimpleNamespace(**{**vars(stored.context), **changes}))
+        context = {"lm": stored.lm, "weights_hash": lambda: HASH, **changes}
+        return methods.build(f"eagle:weights={stored.path}", methods.Context(**context))
 
     with pytest.raises(ModelError, match="was trained for tiny"):
         build(weights_hash=lambda: "cd" * 32)
     with pytest.raises(ModelError, match="give methods.Context a weights_hash"):
         build(weights_hash=None)
     with pytest.raises(ModelError, match="this target has 62"):
-        build(lm=SimpleNamespace(vocab_size=62))
+        build(lm=CachedLM(tiny("llama", vocab_size=62)))
+    with pytest.raises(methods.MethodError, match="need a CachedLM as their target; got a TableLM"):
+        build(lm=TableLM.random(3))
     with pytest.raises(ModelError, match="there are no weights"):
         methods.build(f"eagle:weights={tmp_path / 'none.safetensors'}", stored.context)
     heads = weights.Card("medusa", "tiny", HASH, VOCAB, {"options": {}})

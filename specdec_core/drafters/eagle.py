@@ -243,7 +243,7 @@ class _Sketch:
             return DraftTree(tokens, parents)
         q = np.zeros((len(tokens), self._reduced.vocab_size))
         for node, law in self._laws.items():
-            q[row[node]] = self._reduced.spread(law)
+            q[row[node], self._reduced.ids] = law
         return DraftTree(tokens, parents, "without_replacement", q)
 
     def _learn(self, nodes: Sequence[int], guesses: torch.Tensor) -> None:

@@ -236,7 +236,7 @@ class FeatureDrafter(DrafterBase):
                 drafted.append(self.reduced.best(logits, text, len(self._prompt)))
             else:
                 law = self.reduced.law(logits, text, len(self._prompt))  # (K,)
-                q[len(drafted)] = self.reduced.spread(law)
+                q[len(drafted), self.reduced.ids] = law
                 drafted.append(int(self.reduced.ids[rng.pick(law)]))
             if len(drafted) == gamma:
                 break

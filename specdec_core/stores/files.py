@@ -12,17 +12,15 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import SpecdecError
 from ..base.files import write
+from ..model.chat import Tokenizer
 from ..model.fetch import home
 from ..model.manifest import file_hash
-
-if TYPE_CHECKING:
-    from ..model.chat import Tokenizer
 
 Ids = Sequence[int] | np.ndarray  # of a document
 HEADER, CHECKED = "header.json", "checked.json"

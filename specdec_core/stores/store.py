@@ -22,15 +22,13 @@ import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..model.chat import Tokenizer
 from . import files
 from .files import EVERY, HEAD, HEADS, SUFFIXES, TOKENS, DatastoreError, Ids, token_dtype
-
-if TYPE_CHECKING:
-    from ..model.chat import Tokenizer
 
 
 class Match(NamedTuple):
