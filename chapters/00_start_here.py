@@ -534,7 +534,7 @@ holds, loops = inside > len(rates) / 2, sum(repeated(answer.tokens) > 0.4 for an
 display(Markdown(
     "> **The notes say …** that on free writing a drafted token is accepted with probability 0.2 to 0.4 "
     "(their chapter on model-free methods, section 8). In this run, counting the accepted among the tested "
-    f"tokens (those behind a rejection are not tested), {inside} of {len(rates)} prompts lie in that range; "
+    f"tokens (those after a rejection are not tested), {inside} of {len(rates)} prompts lie in that range; "
     f"they go from {min(rates):.2f} to {max(rates):.2f}. "
     + ("The range describes most of them. " if holds else "One range does not describe them. ")
     + f"What decides is whether the text repeats itself: {loops} of these answers repeat more than 40% of "

@@ -341,7 +341,7 @@ print("every draft kept:       ", exact(total_variation(dict(zip(WORDS, q)), wan
 # A step of decoding drafts $\gamma$ tokens, one after the other, each from the law that follows the ones before it.
 # The target scores all of them in one forward, and then they are tested **in order**.
 # At the first rejection a correction is drawn,
-# and the drafts behind it are dropped: they continue a text that was not written.
+# and the drafts after it are dropped: they continue a text that was not written.
 #
 # If all $\gamma$ are accepted, we add one more token.
 # The forward has also read the last draft itself, so its last row is the target's law *after* all of them.
@@ -357,7 +357,7 @@ print("every draft kept:       ", exact(total_variation(dict(zip(WORDS, q)), wan
 # > That is next to nothing on the flat part of $t(q)$, and the price of a row beyond it.
 # > Now keep the number of rows fixed.
 # > A step with $\gamma$ drafts and a bonus emits as many tokens as one with $\gamma + 1$ drafts and no bonus:
-# > behind $\gamma$ accepted drafts stands one more token either way.
+# > after $\gamma$ accepted drafts there is one more token either way.
 # > Compared like this, the bonus saves one draft, and that is always a gain.
 #
 # Why is the block of tokens that a step emits lossless?
@@ -416,7 +416,7 @@ PLAIN = Sampling(temperature=1.0)
 
 
 def after(lm, sampling=PLAIN):
-    """The law that follows some tokens, behind a prompt of the one token 1."""
+    """The law of the next token after a prompt, the one token 1, and some tokens."""
     return lambda tokens: sampling.law(lm.row([1, *tokens]))
 
 
@@ -1015,7 +1015,7 @@ def echo(prompt, last):
 def check(best, drafts):
     """Emit the target's tokens, ``best(i)`` after i drafts, for as long as the draft agrees."""
     emitted = []
-    for i, x in enumerate([*drafts, None]):  # behind the last draft comes the bonus
+    for i, x in enumerate([*drafts, None]):  # after the last draft there is the bonus
         emitted.append(best(i))
         if emitted[-1] != x:
             return emitted
@@ -1193,7 +1193,7 @@ print("the first two are", "the same, token by token." if first == second else "
 # - **The rule belongs to the draw.**
 #   Fixed drafts, independent ones, and ones drawn without replacement each have a rule of their own.
 # - **Test in order, stop at the first rejection.**
-#   What the target scored behind it belongs to another text.
+#   What the target scored after it belongs to another text.
 # - **Tests at $T = 1$ do not find an unprocessed $q$, and reading the output finds nothing.**
 #   Enumerate a small vocabulary, at several temperatures.
 # - **Equal seeds need not give equal texts**, and equal texts at one seed prove nothing.

@@ -133,7 +133,7 @@ def step(p_after, q_after, x, n, gamma, rng):
 
 
 def decode(p_after, q_after, prompt, length, gamma, rng, step=step):
-    """``length`` tokens behind the prompt, and how many forwards of the target they took."""
+    """``length`` tokens after the prompt, and how many forwards of the target they took."""
     x, end, calls = list(prompt), len(prompt) + length, 0
     while len(x) < end:
         x += step(p_after, q_after, x, len(x), gamma, rng)
@@ -214,7 +214,7 @@ mistakes = {
     "draft i tested by row i + 1, which has read it": {"test": 1},
     "draft i tested by row i - 1": {"test": -1},
     "bonus from row γ - 1: the last draft was not read": {"bonus": -1},
-    "the rejected draft kept, the correction behind it": {"rejected": 1},
+    "the rejected draft kept, the correction after it": {"rejected": 1},
 }
 for name, shift in mistakes.items():
     wrong = shifted(**shift)
@@ -230,9 +230,9 @@ for name, shift in mistakes.items():
 # >
 # > **Four things are not right.**
 # > The draft's laws, which test and residual need, are never stored.
-# > The slice needs $i \ge 1$: behind an empty text there are only $n - 1$ rows.
+# > The slice needs $i \ge 1$: after an empty text there are only $n - 1$ rows.
 # > Nothing ends the text: the last step may write up to $n - 1$ tokens too many,
-# > and if an accepted draft contains a stop token, the text goes on behind it.
+# > and if an accepted draft contains a stop token, the text goes on after it.
 # > And the loop is a `for` over $i$ that sets $i$ in its own body.
 # > In Python the next turn sets $i$ again, to the *following* place, whatever was accepted.
 # > What does that do?
@@ -640,7 +640,7 @@ print("easy places stand together." if later > first + 0.02 else "no sign that e
 # %% [markdown]
 # A draft model does **not** grow worse with depth by reading its own drafts: those that were accepted are the text.
 # What changes with depth is which places are tested.
-# Depth 1 is tested at the beginning of a step: behind a place where the draft was just wrong, or behind a bonus token.
+# Depth 1 is tested at the beginning of a step: after a place where the draft was just wrong, or after a bonus token.
 # Deeper places are tested only if the ones before were right.
 # (The drafters of chapter 04 continue *states* instead of tokens, and for them depth is another matter.)
 #

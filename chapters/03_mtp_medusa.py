@@ -240,7 +240,7 @@ for what, logits in lines.items():
 
 # %%
 def draft(text, states, depth):
-    """Tokens drafted behind a text, by one module; states (L-1, D) of all its tokens but the last."""
+    """Tokens drafted after a text, by one module; states (L-1, D) of all its tokens but the last."""
     module.reset()
     guess, drafted = module.read(text[1:], states), []
     while True:
@@ -414,7 +414,7 @@ print(f"{whole / 1e6:.0f} million, {whole / all_weights:.0%}")
 #
 # ## A tree and its mask
 #
-# Take the best two guesses of head 1, and behind *each* of them the best two of head 2.
+# Take the best two guesses of head 1, and after *each* of them the best two of head 2.
 # That makes six nodes: 1 and 2 below the root 0, then 3 and 4 below 1, and 5 and 6 below 2.
 # In general $s_1, s_2, \dots$ guesses of the heads give the **Cartesian product**,
 # with $s_1 s_2 \cdots s_d$ nodes at depth $d$.
@@ -462,12 +462,12 @@ print("the package's mask is the same:", (tree.ancestors == mask).all(), " depth
 
 # %% [markdown]
 # Now with the model.
-# The heads' guesses behind our text become a tree, and we compare each of its rows with a forward over its path alone.
+# The heads' guesses after our text become a tree, and we compare each of its rows with a forward over its path alone.
 # Beside it stands what one gets without the tree: the same tokens as one long chain, each row seeing all before it.
 
 # %%
 def medusa_tree(nodes, text=text, states=states):
-    """The tree that the package's drafter proposes behind a text."""
+    """The tree that the package's drafter proposes after a text."""
     drafter = build(f"medusa:nodes={nodes}", context)
     drafter.reset(text)
     drafter.read_prompt(states[:-1])
@@ -570,7 +570,7 @@ print(f"without the last, the least likely: {expected_tokens_tree(parents[:6], r
 # and they contain every node's parent, so they *are* a tree.
 # Greedy addition takes them in that order: the likeliest node left has its parent in the tree already. $\blacksquare$
 #
-# **By hand**, with $N = 3$: rank 1 of head 1 (0.6), then behind it rank 1 of head 2 (0.6 · 0.5 = 0.3),
+# **By hand**, with $N = 3$: rank 1 of head 1 (0.6), then after it rank 1 of head 2 (0.6 · 0.5 = 0.3),
 # then rank 2 of head 1 (0.2).
 # Together $E = 2.1$.
 # We check the theorem against *all* trees of a size, for random accuracies:
@@ -761,7 +761,7 @@ print(f"    an α of 0.8 would give τ = {sum(0.8**k for k in range(5)):.2f}")
 # **Greedy.**
 # One forward gives the target's choice after every row.
 # Walk from the root: if a child holds the choice, go there.
-# If none does, the choice is the correction; behind a leaf it is the bonus.
+# If none does, the choice is the correction; after a leaf it is the bonus.
 # Everything beside the path is dropped, and the path's keys and values stay in the cache.
 #
 # **Sampling, fixed guesses.**
@@ -933,7 +933,7 @@ display(Markdown(markdown(rows, ["T", "guesses", "fixed: the likeliest", "drawn 
 #
 # $e^{-H}$ is the probability of each token in a uniform law of the same entropy:
 # the less sure the target is, the less is asked of the token.
-# Of the paths whose tokens all pass, the longest is taken; the token behind it is the target's best.
+# Of the paths whose tokens all pass, the longest is taken; the token after it is the target's best.
 # The authors' code has $\epsilon = 0.09$ and $\delta = 0.3 = \sqrt{\epsilon}$.
 # The rule does not use $q$, draws nothing, and has no residual that would repair the law.
 #

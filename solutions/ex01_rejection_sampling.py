@@ -181,7 +181,7 @@ check("01.4", one_round)
 #
 # Now $\gamma$ drafts at once.
 # `drafts[i]` was drawn from `q[i]`; the forward has given `p[i]`, the target's law at the same place,
-# and one more row, `p[gamma]`, the law behind the last draft.
+# and one more row, `p[gamma]`, the law after the last draft.
 # So `p` has shape $(\gamma + 1, V)$ and `q` has $(\gamma, V)$; $\gamma$ may be 0.
 #
 # Test the drafts in order.
@@ -189,7 +189,7 @@ check("01.4", one_round)
 # `rng` is that of 01.4.
 #
 # hint:
-# A step ends in one of two ways: at the first rejection, with a correction, or behind all drafts, with a bonus token.
+# A step ends in one of two ways: at the first rejection, with a correction, or after all drafts, with a bonus token.
 # At that last place there was no draft that could have supplied a part of $p$.
 #
 # hint:
