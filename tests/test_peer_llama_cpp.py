@@ -284,7 +284,7 @@ def test_what_llama_cpp_refuses_is_said(fake, tiny, tmp_path, monkeypatch):
         LlamaCppPeer(tiny[0], 64).answer([1], 2)
     with pytest.raises(ModelError, match="cannot load .*broken.gguf .Failed to init"):
         LlamaCppPeer(tmp_path / "broken.gguf", 64).answer([1], 2)
-    with pytest.raises(ModelError, match="cannot load .*fatal.gguf .it ended without a word"):
+    with pytest.raises(ModelError, match="cannot load .*fatal.gguf .it ended without an answer"):
         LlamaCppPeer(tmp_path / "fatal.gguf", 64).answer([1], 2)
 
 

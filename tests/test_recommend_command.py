@@ -28,10 +28,10 @@ def test_the_paragraph_says_what_how_sure_and_when_to_stop():
         "Use prompt_lookup:num_tokens=2. It gave 2.83 times the tokens per second of autoregressive"
     )
     assert "(2.83-3.54 over 3 repeats; prefill included), and 2.83 in decoding alone" in words
-    assert "a draft in 100% of its steps, of which 1.00 tokens were accepted" in words
+    assert "a draft in 100% of its steps; 1.00 tokens of a draft were accepted" in words
     assert "By task it went from 2.00 (a) to 4.00 (b)." in words
     # t(3) = t(1), and 10 us of other work in every step of both: a draft costs nothing.
-    assert "let 2.00 be expected" in words and words.endswith(
+    assert "predict 2.00" in words and words.endswith(
         "A draft costs next to nothing here: keep it on."
     )
     some = Costs(0, 1, (1, 3), (0.001, 0.0015), (0.001, 0.0015), (0.001, 0.0015))

@@ -19,17 +19,7 @@ from .tree import DraftTree
 
 PHASES = ("draft", "forward", "verify", "commit", "observe")
 # Of a step in a file.
-FIELDS = (
-    "context_length",
-    "tokens",
-    "drafted",
-    "parents",
-    "draw",
-    "scratch",
-    "accepted",
-    "tested",
-    "microseconds",
-)
+FIELDS = ("context_length", "tokens", "drafted", "parents", "draw", "scratch", "accepted", "tested", "microseconds")
 
 
 @dataclass(frozen=True, eq=False, slots=True)

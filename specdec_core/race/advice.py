@@ -22,7 +22,7 @@ ADVICE_COLUMNS = (
 LEGEND = (
     "speedup: tokens per second over those of autoregressive decoding, prefill included, with its smallest and "
     "largest over the repeats, or over the questions of a pass run once. decoding: without prefill. "
-    "expected: decoding by the hit-rate model, from acceptance and t(q). A hit is a step that had a draft."
+    "expected: the same as the hit-rate model predicts it from acceptance and t(q). A hit is a step that had a draft."
 )
 
 
@@ -61,7 +61,7 @@ def paragraph(advice: Advice) -> str:
 def _decoding(entry: Entry) -> str:
     words = f"{entry.row.decode_speedup:.2f} in decoding alone"
     if entry.prediction:
-        words += f", where its acceptance and t(q) let {entry.prediction.speedup:.2f} be expected"
+        words += f", where its acceptance and t(q) predict {entry.prediction.speedup:.2f}"
     return words
 
 
@@ -69,10 +69,8 @@ def _hits(entry: Entry) -> str:
     steps = entry.steps
     if not steps.hits:
         return "It never had a draft."
-    return (
-        f"It had a draft in {steps.hit_rate:.0%} of its steps, of which {steps.accepted_per_hit:.2f} tokens "
-        "were accepted on average."
-    )
+    accepted = f"{steps.accepted_per_hit:.2f} tokens of a draft were accepted on average"
+    return f"It had a draft in {steps.hit_rate:.0%} of its steps; {accepted}."
 
 
 def _switch_off(entry: Entry, used: bool) -> str:

@@ -1,4 +1,4 @@
-"""GGUF files for engines that read no other: how one is quantised, and the same weights once more without that."""
+"""GGUF files, for engines that read no others: how a file is quantised, and its weights in floating point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def quantisation(path: Path) -> str:
     """How most weights of a file are stored, in llama.cpp's words: "Q4_1", "Q4_K_M", "BF16", ...
 
     Raises:
-        ModelError: there is no such file, or it is no GGUF.
+        ModelError: there is no such file, or it is not GGUF.
     """
     from gguf import LlamaFileType
 
@@ -37,7 +37,7 @@ def dequantised(path: Path, kind: str) -> Path:
     (norms) are rounded too, but stored in float32, which is all that llama.cpp takes.
 
     Args:
-        path: ``model.Q4_1.gguf`` becomes ``model.Q4_1.BF16.gguf``; a file that is of that kind is left as it is.
+        path: ``model.Q4_1.gguf`` becomes ``model.Q4_1.BF16.gguf``; a file of that kind is left as it is.
         kind: a value of `FLOATS`.
 
     Raises:
@@ -52,9 +52,8 @@ def dequantised(path: Path, kind: str) -> Path:
         with whole(new) as unfinished:
             _rewrite(path, unfinished, kind)
     except OSError as error:
-        raise ModelError(
-            f"{new} cannot be written ({error}). Make room there, or set SPECDEC_HOME to another folder."
-        ) from error
+        words = f"{new} cannot be written ({error}). Make room there, or set SPECDEC_HOME to another folder."
+        raise ModelError(words) from error
     return new
 
 

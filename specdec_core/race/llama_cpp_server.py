@@ -1,8 +1,8 @@
 """llama.cpp's server, as a process of its own: `python -m specdec_core.race.llama_cpp_server`; see `peers_llama_cpp`.
 
 It reads one line of JSON with its settings, answers with one line, {"address": ...} or {"error": ...}, and ends when
-its standard input does, which is also when the process that started it has ended, however that came about. Ctrl-C is
-for that one.
+its standard input ends, so also when the process that started it has died. It ignores Ctrl-C, which is meant for that
+process.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def serve(settings: dict[str, Any]) -> Any:
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what llama.cpp prints is no answer
+    os.dup2(2, 1)  # what llama.cpp prints is not an answer
     try:
         server = serve(json.loads(sys.stdin.readline()))
-        said = {"address": server.listening_address}
+        answer = {"address": server.listening_address}
     except RuntimeError as error:
-        said = {"error": str(error)}
-    print(json.dumps(said), file=answers, flush=True)
+        answer = {"error": str(error)}
+    print(json.dumps(answer), file=answers, flush=True)
     sys.stdin.read()
     return 0
 

@@ -1,12 +1,11 @@
 """transformers' own generation as contestants of a race: greedy, with prompt lookup, and with a draft model.
 
-Same weights, dtype, threads, prompts, stop ids and limit as ours; its own attention, cache and loop.
+The weights, dtype, threads, prompts, stop ids and limit are ours; attention, cache and loop are its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,9 +21,9 @@ PREFIX = "transformers:"
 def contestants(loaded: LoadedModel, ours: Sequence[str] = ()) -> dict[str, TransformersPeer]:
     """The peer's methods by name.
 
-    Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race (of
-    our default one if there is none); transformers has no other settings for it. Where a draft model of ours is in
-    the race, so is `AssistedPeer` with the first one's weights and number of tokens.
+    Prompt lookup gets the number of tokens and the longest n-gram of our first prompt lookup in the race, or our
+    defaults; transformers has no other settings for it. Where a draft model of ours is in the race, so is
+    `AssistedPeer`, with the weights and the number of tokens of the first one.
 
     Args:
         loaded: the model, and what ends its answers.
@@ -32,14 +31,10 @@ def contestants(loaded: LoadedModel, ours: Sequence[str] = ()) -> dict[str, Tran
     """
     same = next((name for name in ours if methods.parse(name)[0] == "prompt_lookup"), "prompt_lookup")
     settings = methods.settings(same)
-    lookup = {
-        "prompt_lookup_num_tokens": settings["num_tokens"],
-        "max_matching_ngram_size": settings["max_n"],
-    }
-    found = {
-        PREFIX + "greedy": TransformersPeer(loaded),
-        PREFIX + "prompt_lookup": TransformersPeer(loaded, **lookup),
-    }
+    lookup = TransformersPeer(
+        loaded, prompt_lookup_num_tokens=settings["num_tokens"], max_matching_ngram_size=settings["max_n"]
+    )
+    found = {PREFIX + "greedy": TransformersPeer(loaded), PREFIX + "prompt_lookup": lookup}
     if drafting := next((name for name in ours if methods.parse(name)[0] == "draft_model"), None):
         found[PREFIX + "assisted"] = AssistedPeer(loaded, methods.settings(drafting))
     return found
@@ -54,7 +49,7 @@ class TransformersPeer(Contestant):
     """
 
     def __init__(self, loaded: LoadedModel, **fields: Any):
-        self.model, self.stop_ids, self._fields, self._calls = loaded.model, sorted(loaded.stop_ids), fields, 0
+        self.model, self.stop_ids, self._fields = loaded.model, sorted(loaded.stop_ids), fields
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,9 +63,8 @@ class TransformersPeer(Contestant):
     def answer(self, prompt_ids: Sequence[int], max_new_tokens: int) -> tuple[list[int], int]:
         """The new tokens (a stop token included), and the forwards of the model that they took.
 
-        transformers' first forward reads the prompt *and* gives the first token, so it counts; ours reads
-        the prompt without its last token, and that call, which gives none, does not. Tokens over calls is
-        therefore the same quantity on both sides.
+        transformers' first forward reads the prompt and gives the first token, so it counts. Ours reads the prompt
+        without its last token and gives no token, so it does not count: tokens per call mean the same on both sides.
         """
         from transformers import GenerationConfig
 
@@ -78,33 +72,29 @@ class TransformersPeer(Contestant):
             do_sample=False,
             max_new_tokens=max_new_tokens,
             eos_token_id=self.stop_ids or None,
-            pad_token_id=self.stop_ids[0] if self.stop_ids else 0,  # pads nothing; None would be warned of
+            pad_token_id=self.stop_ids[0] if self.stop_ids else 0,  # pads nothing; without it there is a warning
             **self._fields,
         )
         ids = torch.tensor([list(prompt_ids)], device=self.model.device)  # (1, L)
-        with self._counted(), _plain_config(self.model):
+        calls: list[None] = []
+        hook = self.model.register_forward_pre_hook(lambda *_: calls.append(None))
+        # What a config leaves open, generate() takes from the model's own, whose repetition penalty (Qwen's) or
+        # smallest length would make it another task.
+        own, self.model.generation_config = self.model.generation_config, GenerationConfig()
+        try:
             mask = torch.ones_like(ids)
             out = self.model.generate(ids, attention_mask=mask, generation_config=config, **self.more())
-        return out[0, ids.shape[1] :].tolist(), self._calls
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        def count(*_: Any) -> None:
-            self._calls += 1
-
-        self._calls = 0
-        hook = self.model.register_forward_pre_hook(count)
-        try:
-            yield
         finally:
+            self.model.generation_config = own
             hook.remove()
+        return out[0, ids.shape[1] :].tolist(), len(calls)
 
 
 class AssistedPeer(TransformersPeer):
     """transformers' assisted generation with the draft model that one of our methods has.
 
-    It drafts as many tokens as ours at every step. transformers wants a draft model with all tokens of the target in
-    its projection, so a distilled one gets the target's whole head; embedding and head are the target's own matrices.
+    It drafts as many tokens per step as ours. transformers needs a draft model with the target's whole vocabulary, so a
+    distilled one gets the target's whole head; embedding and head are the target's own matrices.
 
     Args:
         loaded: the model.
@@ -125,7 +115,7 @@ class AssistedPeer(TransformersPeer):
         """The draft model, a causal language model of transformers.
 
         Raises:
-            ModelError: if there is none of this name, or its weights are another target's.
+            ModelError: if there is no model of this name, or the weights belong to another target.
         """
         from transformers import GenerationConfig
 
@@ -144,17 +134,3 @@ class AssistedPeer(TransformersPeer):
 
     def more(self) -> dict[str, Any]:
         return {"assistant_model": self.assistant}
-
-
-@contextmanager
-def _plain_config(model: Any) -> Iterator[None]:
-    # generate() fills what a config leaves open from the model's own, where a repetition penalty (Qwen's)
-    # or a smallest length would make another task of it.
-    from transformers import GenerationConfig
-
-    own = model.generation_config
-    model.generation_config = GenerationConfig()
-    try:
-        yield
-    finally:
-        model.generation_config = own

@@ -1,11 +1,11 @@
 """llama.cpp as a contestant of a race: another engine, which many take for small models on a CPU.
 
-It runs (package ``xllamacpp``, which is optional) on our token ids, greedily, with our threads and limit, each file in
-a process of its own: with its threads in ours, torch's were seen to take 1.4 to 1.5 times as long. Weights come from a
-GGUF file, so every contestant is named by how that is quantised: ``llama.cpp:Q4_1``. It computes otherwise than torch
-does (activations of 8 bits against quantised weights, keys and values in float16), so it writes another text where the
-two best logits are close: no fault of either. It also ends an answer at every end-of-generation token that the file
-names, which may be more than ours.
+It runs (by the optional package ``xllamacpp``) on our token ids, greedily, with our threads and limit. Each file has a
+process of its own: with its threads in our process, torch took 1.4 to 1.5 times as long. Weights come from a GGUF
+file, and a contestant is named by the quantisation of that file: ``llama.cpp:Q4_1``. llama.cpp rounds in other places
+than torch (activations of 8 bits against quantised weights, keys and values in float16), so its text differs where the
+two best logits are close. It also ends an answer at every end-of-generation token that the file names, which may be
+more than ours.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def note(settings: Mapping[str, Mapping[str, Any]]) -> str:
     one = next(iter(settings.values()))
     features = ", ".join(re.findall(r"(\w+) = 1", one["built_for"]))
     return (
-        "llama.cpp rounds otherwise (quantised weights meet activations of 8 bits), so its answers may differ from "
-        f"ours; each is timed by its own tokens.\nxllamacpp {one['xllamacpp']}, built with {features}."
+        "llama.cpp rounds in other places (quantised weights meet activations of 8 bits), so its answers may differ "
+        f"from ours; each is timed by its own tokens.\nxllamacpp {one['xllamacpp']}, built with {features}."
     )
 
 
@@ -58,14 +58,13 @@ def module() -> ModuleType:
     try:
         import xllamacpp
     except ImportError as error:
-        raise ModelError(
-            f"the peer llama.cpp needs the package xllamacpp ({error}). Run `pip install xllamacpp`."
-        ) from error
+        words = f"the peer llama.cpp needs the package xllamacpp ({error}). Run `pip install xllamacpp`."
+        raise ModelError(words) from error
     return xllamacpp
 
 
 def files(model: str, dtype: str, gguf: Path | None = None) -> list[Path]:
-    """What to race: the file given; for the default model that which it was made from, and the same in our dtype.
+    """What to race: the given file; for the default model the file that it was made from, and the same in our dtype.
 
     Args:
         model: the model's name, as `models.load` takes it.
@@ -77,16 +76,16 @@ def files(model: str, dtype: str, gguf: Path | None = None) -> list[Path]:
     if gguf is not None:
         return [gguf]
     if model != "default":
-        raise ModelError(f"the peer llama.cpp reads GGUF, and {model!r} is none; give a GGUF file of it with --gguf.")
+        raise ModelError(f"the peer llama.cpp reads GGUF files; got {model!r}; give a GGUF file of it with --gguf.")
     found = fetch.fetch_gguf(source=fetch.DEFAULT)
     return [found, *(gguf_files.dequantised(found, kind) for name, kind in gguf_files.FLOATS.items() if name == dtype)]
 
 
 def contestants(paths: Sequence[Path], context: int, ours: Sequence[str] = ()) -> dict[str, LlamaCppPeer]:
-    """The peer by name: greedy for every file; where prompt lookup of ours is raced, also with its own, `ngram_simple`.
+    """The peer by name: greedy for every file; where our prompt lookup is raced, also with its own, `ngram_simple`.
 
-    That drafts what followed the last n tokens where they stood before, with our longest n-gram and number of tokens
-    (llama.cpp's defaults are 12 and 48; it tries no shorter n-gram, and forgets an answer once it is written).
+    `ngram_simple` drafts what followed an earlier occurrence of the last n tokens. It gets our longest n-gram and our
+    number of tokens (its defaults are 12 and 48); it tries no shorter n-gram, and keeps no earlier answer.
 
     Args:
         paths: GGUF files.
@@ -94,7 +93,7 @@ def contestants(paths: Sequence[Path], context: int, ours: Sequence[str] = ()) -
         ours: the methods of ours in the race.
 
     Raises:
-        ModelError: a file that is no GGUF.
+        ModelError: a file that is not GGUF.
     """
     lookup = next((methods.settings(name) for name in ours if methods.parse(name)[0] == "prompt_lookup"), None)
     found = {}
@@ -136,23 +135,19 @@ class LlamaCppPeer(Contestant):
     @cached_property
     def _server(self) -> tuple[subprocess.Popen, str]:
         """The process, and where it listens."""
-        settings = {
-            "path": str(self.path),
-            "context": self.context + 64,
-            "threads": self.threads,
-            "lookup": self.lookup,
-        }
+        settings = {"path": str(self.path), "context": self.context + 64}
+        settings |= {"threads": self.threads, "lookup": self.lookup}
         server = subprocess.Popen(
             [sys.executable, "-m", llama_cpp_server.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         weakref.finalize(self, _end, server)
-        with suppress(BrokenPipeError):  # then it says nothing
+        with suppress(BrokenPipeError):  # then it answers nothing
             server.stdin.write(json.dumps(settings) + "\n")
             server.stdin.flush()
-        said = json.loads(server.stdout.readline() or '{"error": "it ended without a word"}')
-        if "error" in said:
-            raise ModelError(f"llama.cpp cannot load {self.path} ({said['error']}).")
-        return server, said["address"].removeprefix("http://")
+        answer = json.loads(server.stdout.readline() or '{"error": "it ended without an answer"}')
+        if "error" in answer:
+            raise ModelError(f"llama.cpp cannot load {self.path} ({answer['error']}).")
+        return server, answer["address"].removeprefix("http://")
 
     def memory_bytes(self) -> int:
         """Resident memory of its process."""
@@ -166,25 +161,19 @@ class LlamaCppPeer(Contestant):
         Raises:
             ModelError: llama.cpp refuses.
         """
-        # Over HTTP it gives token ids (the calls of ``xllamacpp`` give text). That costs a millisecond or two an
+        # Over HTTP it gives token ids (the calls of ``xllamacpp`` give text). That costs a millisecond or two per
         # answer, which counts as llama.cpp's time.
-        asked = {
-            "prompt": list(prompt_ids),
-            "n_predict": max_new_tokens,
-            "samplers": ["top_k"],
-            "top_k": 1,
-            "cache_prompt": False,
-            "return_tokens": True,
-        }
+        asked = {"prompt": list(prompt_ids), "n_predict": max_new_tokens, "samplers": ["top_k"], "top_k": 1}
+        asked |= {"cache_prompt": False, "return_tokens": True}
         connection = HTTPConnection(self._server[1])
         try:
             connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})
-            said = json.loads(connection.getresponse().read())
+            answer = json.loads(connection.getresponse().read())
         finally:
             connection.close()
-        if "error" in said:
-            raise ModelError(f"llama.cpp refused: {said['error']['message']}.")
-        return said["tokens"], len(said["tokens"]) - said["timings"].get("draft_n_accepted", 0)
+        if "error" in answer:
+            raise ModelError(f"llama.cpp refused: {answer['error']['message']}.")
+        return answer["tokens"], len(answer["tokens"]) - answer["timings"].get("draft_n_accepted", 0)
 
 
 def _end(server: subprocess.Popen) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import attrgetter
 from statistics import median
 
 from ..core.trace import Steps
@@ -201,16 +202,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return prod(values) ** (1 / len(values))
 
 
-def _seconds(answer: Answer) -> float:
-    return answer.seconds
-
-
-def _decode_seconds(answer: Answer) -> float:
-    return answer.decode_seconds
-
-
-def _calls(answer: Answer) -> float:
-    return answer.calls
+_seconds, _decode_seconds, _calls = map(attrgetter, ("seconds", "decode_seconds", "calls"))  # of an `Answer`
 
 
 def _ratio(rounds: Sequence[Round], method: str, of: Callable[[Answer], float]) -> float:

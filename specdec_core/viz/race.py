@@ -1,4 +1,4 @@
-"""The figure of a race: speedup by task, tokens a target call by task, and where the time of a step goes.
+"""The figure of a race: speedup by task, tokens per target call by task, and where the time of a step goes.
 
 Drawn from the record alone, in the look of `style`: what a color says, a hatch or a marker says again.
 """
@@ -14,7 +14,7 @@ from ..measure.machine import in_words
 from ..race.results import ALL
 from . import style
 
-_GRAYS = ("#f7f7f7", "#cccccc", "#969696", "#525252", "#000000")  # a phase each
+_GRAYS = ("#f7f7f7", "#cccccc", "#969696", "#525252", "#000000")  # one per phase
 _SIZE = (11.0, 8.0)  # inches
 
 
@@ -104,7 +104,7 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
             )
             number.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.axhline(1, color="black", linewidth=1.2, linestyle="--", label=methods[0])
-    axes.set_ylabel(f"speedup (tokens a second,\n{methods[0]} = 1)")
+    axes.set_ylabel(f"speedup (tokens per second,\n{methods[0]} = 1)")
     axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
     axes.legend(ncols=min(4, len(methods)), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
@@ -117,7 +117,7 @@ def _calls(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[str
         at = [place + (i - (len(methods) - 1) / 2) * step for place in _places(tasks)]
         look = {**style.line(i), "linestyle": "none", "markersize": 7, "markeredgecolor": "black"}
         axes.plot(at, [rows[method, task]["tokens_per_call"] for task in tasks], label=method, **look)
-    axes.set_ylabel("tokens a target call\n(bonus token included)")
+    axes.set_ylabel("tokens per target call\n(bonus token included)")
     axes.legend(fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     _name(axes, tasks, rotation=35)
 
@@ -136,7 +136,7 @@ def _split(axes: Any, rows: Mapping, methods: Sequence[str]) -> None:
         axes.annotate(numbers, (0, place + 0.24), fontsize=7, va="top")
     axes.set_ylim(len(ours) - 0.4, -0.6)
     axes.set_yticks([])
-    axes.set_xlabel("milliseconds a decode step, mean over all tasks (peers cannot be split)", fontsize=8)
+    axes.set_xlabel("milliseconds per decode step, mean over all tasks (peers cannot be split)", fontsize=8)
     axes.legend(fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
 
 
