@@ -2,9 +2,15 @@
 
 import ast
 import graphlib
+import re
+import subprocess
+import sys
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "specdec_core"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "specdec_core"
 # From the top of the house to its foundation; the README draws the same list.
 ROOMS = (
     "commands", "classroom", "book", "viz", "race", "training", "measure", "drafters", "stores", "model", "core",
@@ -49,3 +55,34 @@ def test_no_circles():
 def test_every_module_has_a_room():
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py"}
     assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == set(ROOMS)
+
+
+def test_the_readme_draws_this_order():
+    drawn = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert tuple(drawn) == ROOMS
+
+
+def test_the_loop_loads_little():
+    code = "import sys, specdec_core.core.engine; print(sum(m.split('.')[0] == 'specdec_core' for m in sys.modules))"
+    loaded = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert loaded <= 15
+
+
+CHAPTERS = sorted((ROOT / "chapters").glob("[0-9a]*.py"))
+# What a chapter may import beside `specdec_core` itself: faces of rooms.
+FACES = ("drafters", "theory", "measure", "viz", "stores", "race", "model", "training")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem[:2])
+def test_chapters_come_in_through_the_doors(chapter):
+    text = chapter.read_text(encoding="utf-8")
+    imports = set(re.findall(r"^(?:from|import) (specdec_core[\w.]*)", text, re.MULTILINE))
+    assert imports <= {"specdec_core", *(f"specdec_core.{room}" for room in FACES)}
+    assert "weights_hash" not in text
+    assert not [line for line in text.splitlines() if len(line) > 120]
+
+
+def test_nothing_is_asked_of_a_drafter_a_rule_or_a_model_that_its_contract_does_not_promise():
+    asked = re.compile(r"\b(?:get|has)attr\((?:\w+\.)*(?:drafter|first|second|rule|lm|target|execution)\b")
+    lines = [(path.name, line.strip()) for path in MODULES for line in path.read_text(encoding="utf-8").splitlines()]
+    assert not [(name, line) for name, line in lines if asked.search(line)]
