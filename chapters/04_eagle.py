@@ -307,7 +307,7 @@ print(f"In the less certain half of the states: {best[unsure].mean():.2f} and {m
 # Then we count, on held-out conversations, how often the map's best token is what the target really wrote next.
 
 # %%
-from specdec_core.training import ANSWER, LOOP, TEXT
+from specdec_core.race import ANSWER, LOOP, TEXT
 
 L, stored = 256, np.load(TEXT)
 greedy = np.flatnonzero(stored["temperature"] == 0)

@@ -428,7 +428,7 @@ outcomes = {(task, name): outcome(race, name, task) for task in TASKS for name i
 from specdec_core import SpecdecError
 from specdec_core.drafters import REST, Context, build
 from specdec_core.stores import SuffixStore
-from specdec_core.training import documents
+from specdec_core.race import documents
 
 others = {}
 for name in ("rest", "jacobi", "lookahead:W=5,N=4,G=5", "draft_model", "mtp", "medusa", "eagle"):

@@ -11,6 +11,8 @@ from ..base.lazy import face
 __getattr__, __dir__ = face(
     __name__,
     {
+        "..training.selfchat": ["ANSWER", "LOOP"],
+        "..training.waves": ["TEXT", "documents"],
         ".advice": ["ADVICE_COLUMNS", "advice_rows", "paragraph"],
         ".comparison": ["compare"],
         ".gains": ["best_length", "measure", "predict"],
