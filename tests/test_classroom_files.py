@@ -252,7 +252,7 @@ def test_reports_agree_and_escape(tmp_path):
 
 
 def test_what_cannot_be_graded_is_refused_before_it_begins(tmp_path, capsys):
-    with pytest.raises(GradeError, match="is not there"):
+    with pytest.raises(GradeError, match="does not exist"):
         find_notebooks(tmp_path / "nothing")
     with pytest.raises(GradeError, match="no .ipynb file"):
         find_notebooks(tmp_path)

@@ -95,7 +95,7 @@ FAULTS = {
     "a link to no page": ("[x](99_none.ipynb)", (), r"the link '99_none.html' leads to no file of the site"),
     "a link to no place": ("[x](00_start.ipynb#No)", (), r"'00_start.html#No' leads to no place on its page"),
     "a scheme": ("[x](file:///etc/hosts)", (), "a scheme that no page understands, 'file'"),
-    "an image that is not there": ("![words](none.png)", (), "the image .*none.png.* is no file of the site"),
+    "an image that is not there": ("![words](none.png)", (), "the image .*none.png.* is not a file of the site"),
     "an image without words": ("text", [figure("")], "has no alt text"),
     "an image that is none": ("text", [({"image/png": "AAAA"}, {"image/png": {"alt": "x y"}})], "is neither a PNG nor"),
     "a script": ("text", [({"text/html": "<script>1</script>"}, {})], "<script> would need more than the page"),

@@ -63,11 +63,8 @@ def _execute(
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     name, code = number(source), [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    client = NotebookClient(
-        notebook, timeout=timeout, kernel_manager_class=this_python(), kernel_name="python3",
-        resources={"metadata": {"path": str(source.parent)}}, record_timing=False, store_widget_state=False,
-        coalesce_streams=True, shutdown_kernel="immediate", extra_arguments=["--log-level=ERROR"],
-    )  # fmt: skip
+    how = {"store_widget_state": False, "shutdown_kernel": "immediate", **how_to_run(source)}
+    client = NotebookClient(notebook, timeout=timeout, **how)
     place, warned, drawn = 0, [], {}
     try:
         with client.setup_kernel(env={**os.environ, FOLDER: str(staged)}):
@@ -92,6 +89,13 @@ def _execute(
         print(f"\nchapter {name}: interrupted in cell {place} of {len(code)}; left as it was.", file=sys.stderr)
         raise
     return warned, drawn
+
+
+def how_to_run(source: Path) -> dict[str, Any]:
+    """Options of nbclient that chapters and exercises share: where and by what a notebook is run, and no noise."""
+    place = {"resources": {"metadata": {"path": str(source.parent)}}, "kernel_manager_class": this_python()}
+    quiet = {"record_timing": False, "coalesce_streams": True, "extra_arguments": ["--log-level=ERROR"]}
+    return {"kernel_name": "python3", **place, **quiet}
 
 
 def this_python() -> type:

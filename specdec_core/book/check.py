@@ -13,7 +13,7 @@ from ..viz.fallback import VIEW
 from . import links as booklinks
 from .contents import manifest, number, read, texts
 
-# An absolute path that some machine has and the reader's has not.
+# An absolute path that some machine has and the reader's does not.
 _PATH = re.compile(
     r"(?<![\w.:/])/(?:home|root|Users|tmp|usr|opt|var|mnt|private|content)/\w[^\s'\"<>]*|\b[A-Z]:\\\\?\w\S*"
 )
@@ -21,7 +21,7 @@ _DATA_URI = re.compile(r"data:[\w/+-]+;base64,[A-Za-z0-9+/=]+")
 
 
 def problems(source: Path, root: Path) -> list[str]:
-    """What is wrong with a built chapter, a line each: other cells than its source, errors, paths, counts."""
+    """What is wrong with a built chapter, one line each: other cells than its source, errors, paths, counts."""
     import nbformat
 
     path = source.with_suffix(".ipynb")
@@ -52,7 +52,7 @@ def problems(source: Path, root: Path) -> list[str]:
     for name, entry in manifest(root).items():
         if entry["chapter"] == number(source):
             if entry["cell"] not in ids:
-                found.append(f"{name} was drawn by a cell that is not there")
+                found.append(f"{name} was drawn by a cell that no longer exists")
             if not (root / "figures" / name).is_file():
                 found.append(f"figures/{name} is missing")
     return [f"{path.name}: {line}" for line in found]

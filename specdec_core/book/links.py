@@ -90,7 +90,7 @@ def link(root: Path) -> None:
 
 
 def problems(root: Path) -> list[str]:
-    """What is out of date in the table of contents and the links, a line each."""
+    """What is out of date in the table of contents and the links, one line each."""
     import nbformat
 
     sources, found = chapters(root), []

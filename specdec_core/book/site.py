@@ -91,7 +91,7 @@ def _write(path: Path, title: str, content: str, sources: Sequence[Path]) -> Non
 
 
 def problems(folder: Path) -> list[str]:
-    """What a reader of the pages would miss, a line each: dead links and images, images without words."""
+    """What a reader of the pages would miss, one line each: dead links and images, images without words."""
     from bs4 import BeautifulSoup
 
     pages = {path.name: BeautifulSoup(path.read_text("utf-8"), "html.parser") for path in folder.glob("*.html")}
@@ -128,7 +128,7 @@ def _image(image: Any, folder: Path) -> str:
         return "has no alt text"
     head, _, data = image.get("src", "").partition(",")
     if not head.startswith("data:"):
-        return "" if (folder / unquote(head)).is_file() else "is no file of the site"
+        return "" if (folder / unquote(head)).is_file() else "is not a file of the site"
     try:
         content = base64.b64decode(data, validate=False) if head.endswith(";base64") else unquote(data).encode()
     except binascii.Error:

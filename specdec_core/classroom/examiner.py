@@ -71,7 +71,7 @@ class Exam:
         return value
 
     def read(self, value: Any, like: Any) -> Any:
-        """A value in the form of another one, whatever containers and number types it came in."""
+        """A value in the form of another one, whatever containers and number types it has."""
         try:
             return reading.read(value, like)
         except Misread as error:
@@ -109,12 +109,12 @@ def _pickable(law: Any) -> np.ndarray:
     except Misread:
         law = np.zeros(0)
     if law.ndim != 1 or not law.size or not np.isfinite(law).all() or law.min() < 0 or not law.sum() > 0:
-        raise Fail(f"rng.pick was given {show(law)}, which is no law: probabilities, at least one above zero.")
+        raise Fail(f"rng.pick was given {show(law)}; expected a distribution: probabilities, at least one above zero.")
     return law
 
 
 def law_of(ask: Ask, *case: Any, like: Any, read: Callable[[Any, Any], Any]) -> dict[Any, float]:
-    """The exact law of what an answer returns, its last argument being the random source."""
+    """The exact distribution of what an answer returns, its last argument being the random source."""
     try:
         return reading.Exact(enumerate_law(lambda rng: _hashable(read(ask(*case, rng), like)), limit=5_000))
     except RuntimeError as error:
@@ -137,7 +137,7 @@ def examine(question: Question, transport: Transport, seeds: Sequence[int]) -> t
         whether the answer passes, and what to say.
     """
     exam = Exam(question, transport)
-    came: list[Any] = []
+    got: list[Any] = []
     wanted: list[Any] = []
     cases: list[tuple] = []
     first = 0
@@ -145,16 +145,16 @@ def examine(question: Question, transport: Transport, seeds: Sequence[int]) -> t
         for seed in seeds:
             for case in question.cases(np.random.default_rng(seed)):
                 right = question.right(*case)
-                came.append(_observed(exam, case, right))
+                got.append(_observed(exam, case, right))
                 wanted.append(right)
                 cases.append(case)
             first = first or len(cases)
-        wrong = [i for i in range(len(cases)) if not same(came[i], wanted[i])]
+        wrong = [i for i in range(len(cases)) if not same(got[i], wanted[i])]
         if not wrong:
             return True, "right."
-        return False, _diagnosis(question, cases, came, wanted, wrong, first)
+        return False, _diagnosis(question, cases, got, wanted, wrong, first)
     except Fail as fail:
-        visible = first and all(same(came[i], wanted[i]) for i in range(first))
+        visible = first and all(same(got[i], wanted[i]) for i in range(first))
         return False, f"{_LEARNT}{fail}" if visible else str(fail)
 
 
@@ -166,20 +166,20 @@ def _observed(exam: Exam, case: tuple, right: Any) -> Any:
     return exam.read(exam.ask(*case), like)
 
 
-def _diagnosis(question: Question, cases: list, came: list, wanted: list, wrong: list[int], first: int) -> str:
+def _diagnosis(question: Question, cases: list, got: list, wanted: list, wrong: list[int], first: int) -> str:
     for slip in (*question.slips, *_common(question)):
-        if _agrees(slip, cases, came, wanted):
+        if _agrees(slip, cases, got, wanted):
             return slip.message
-    example = _example(question, cases[wrong[0]], came[wrong[0]], wanted[wrong[0]])
+    example = _example(question, cases[wrong[0]], got[wrong[0]], wanted[wrong[0]])
     if wrong[0] >= first:
         example = _LEARNT + example
     return example
 
 
-def _agrees(slip: Slip, cases: list, came: list, wanted: list) -> bool:
+def _agrees(slip: Slip, cases: list, got: list, wanted: list) -> bool:
     """Whether the answer is what the slip gives, on every case for which the slip gives anything."""
     telling = False
-    for case, value, right in zip(cases, came, wanted, strict=True):
+    for case, value, right in zip(cases, got, wanted, strict=True):
         try:
             with np.errstate(all="ignore"):
                 given = slip.wrong(*case)
@@ -209,17 +209,17 @@ def _zeros(like: Any) -> Any:
     return None if isinstance(like, (dict, str)) else type(like)(0)
 
 
-def _example(question: Question, case: tuple, came: Any, wanted: Any) -> str:
-    if isinstance(came, reading.Exact) or isinstance(wanted, reading.Exact):
-        return _law_example(question, case, came, wanted)
-    return f"{question.name}({shown(question, case)}) gave {show(came)}; expected {show(wanted)}."
+def _example(question: Question, case: tuple, got: Any, wanted: Any) -> str:
+    if isinstance(got, reading.Exact) or isinstance(wanted, reading.Exact):
+        return _law_example(question, case, got, wanted)
+    return f"{question.name}({shown(question, case)}) gave {show(got)}; expected {show(wanted)}."
 
 
-def _law_example(question: Question, case: tuple, came: dict, wanted: dict) -> str:
-    outcomes = came.keys() | wanted.keys()
-    worst = max(sorted(outcomes, key=repr), key=lambda key: abs(came.get(key, 0.0) - wanted.get(key, 0.0)))
+def _law_example(question: Question, case: tuple, got: dict, wanted: dict) -> str:
+    outcomes = got.keys() | wanted.keys()
+    worst = max(sorted(outcomes, key=repr), key=lambda key: abs(got.get(key, 0.0) - wanted.get(key, 0.0)))
     return (
-        f"for {shown(question, case)} it returns {show(worst)} with probability {came.get(worst, 0.0):.4f}; "
+        f"for {shown(question, case)} it returns {show(worst)} with probability {got.get(worst, 0.0):.4f}; "
         f"expected {wanted.get(worst, 0.0):.4f}."
     )
 
@@ -249,7 +249,7 @@ def examine_here(question: str, function: Callable[..., Any], seeds: Sequence[in
     """`check` without a grader: the verdict as ``{"passed", "message"}``.
 
     Raises:
-        SpecdecError: for a question that there is not.
+        SpecdecError: for a question that no sheet has.
     """
     from .questions import find
     from .sheets import described

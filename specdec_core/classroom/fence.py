@@ -19,8 +19,9 @@ from typing import Any
 PLAN = "SPECDEC_FENCE"  # JSON: scratch, hidden, bytes, seconds, port
 _PACKAGE = Path(__file__).resolve().parents[1]
 # All of our package that a notebook at grading may read; answers are written, not imported from it.
-_OURS = ("__init__.py", "base/__init__.py", "base/errors.py", "base/lazy.py", "classroom/__init__.py",
-         "classroom/client.py", "classroom/messenger.py", "classroom/wire.py", "classroom/fence.py")  # fmt: skip
+_OURS = ("__init__.py", "base/__init__.py", "base/errors.py", "base/lazy.py") + tuple(
+    f"classroom/{name}.py" for name in ("__init__", "client", "messenger", "wire", "fence")
+)
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/System", "/Library", "/opt")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty")
 _READ_FILE, _READ_DIR, _EXECUTE, _WRITE_FILE = 1 << 2, 1 << 3, 1 << 0, 1 << 1
@@ -67,8 +68,8 @@ def limit(plan: dict[str, Any]) -> None:
         import resource
     except ImportError:  # Windows
         return
-    bounds = {"RLIMIT_DATA": plan["bytes"], "RLIMIT_AS": plan["bytes"] + (4 << 30), "RLIMIT_CPU": plan["seconds"],
-              "RLIMIT_FSIZE": 64 << 20, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 512}  # fmt: skip
+    bounds = {"RLIMIT_DATA": plan["bytes"], "RLIMIT_AS": plan["bytes"] + (4 << 30), "RLIMIT_CPU": plan["seconds"]}
+    bounds |= {"RLIMIT_FSIZE": 64 << 20, "RLIMIT_CORE": 0, "RLIMIT_NOFILE": 512}
     for name, most in bounds.items():
         try:
             resource.setrlimit(getattr(resource, name), (most, most))
@@ -128,12 +129,12 @@ def landlock(plan: dict[str, Any]) -> None:
 
 
 def hook(plan: dict[str, Any]) -> Callable[[str, tuple], None]:
-    """The audit hook: refuses by name what the fence is there for."""
+    """The audit hook: refuses by name what the fence keeps out."""
     readers = [os.path.realpath(place) for place in readable(plan["hidden"])]
     scratch = [os.path.realpath(plan["scratch"])]
     devices, port, me = [*_DEVICES, "/dev/shm"], plan["port"], os.getpid()
-    paths = {"os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2, "os.chmod": 1,
-             "os.chown": 1, "os.truncate": 1}  # fmt: skip
+    paths = dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2)  # event -> how many paths come first in it
+    paths |= dict.fromkeys(("os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.truncate"), 1)
     starts = ("subprocess.", "os.system", "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "pty.", "os.startfile")
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 

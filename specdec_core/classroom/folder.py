@@ -20,20 +20,26 @@ def find_notebooks(path: Path) -> list[Path]:
     """The notebooks to grade: a file, or all of a folder, whatever subfolders it has.
 
     Raises:
-        GradeError: if there is nothing.
+        GradeError: if there is none.
     """
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise GradeError(f"{path} is not there; expected a notebook or a folder of them.")
+        raise GradeError(f"{path} does not exist; expected a notebook or a folder of them.")
     found = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     if not found:
         raise GradeError(f"there is no .ipynb file in {path}.")
     return found
 
 
-def grade_all(path: Path, limits: Limits, jobs: int, journal: Path | None = None, seed: int | None = None,
-              progress: Callable[[Result], None] = lambda result: None) -> list[Result]:  # fmt: skip
+def grade_all(
+    path: Path,
+    limits: Limits,
+    jobs: int,
+    journal: Path | None = None,
+    seed: int | None = None,
+    progress: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
     """Grade a file or a folder, several submissions at a time.
 
     Args:

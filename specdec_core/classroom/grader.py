@@ -77,8 +77,9 @@ class Result:
     peak_bytes: int = 0
 
 
-def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | None = None,
-          stop: threading.Event | None = None) -> Result:  # fmt: skip
+def grade(
+    path: Path, name: str = "", limits: Limits = Limits(), seed: int | None = None, stop: threading.Event | None = None
+) -> Result:
     """Grade one file; whatever it does, this returns.
 
     Args:
@@ -90,8 +91,9 @@ def grade(path: Path, name: str = "", limits: Limits = Limits(), seed: int | Non
     """
     start = time.perf_counter()
     submission = lift(path)
-    result = Result(name or path.name, submission.digest, submission.outcome or GRADED, submission.exercise,
-                    notes=submission.notes, seed=secrets.randbits(48) if seed is None else seed)  # fmt: skip
+    seed = secrets.randbits(48) if seed is None else seed
+    about = (name or path.name, submission.digest, submission.outcome or GRADED, submission.exercise)
+    result = Result(*about, notes=submission.notes, seed=seed)
     if submission.exercise:
         _unanswered(submission, result)
     if not submission.outcome:
@@ -136,8 +138,9 @@ def _run(submission: Submission, result: Result, limits: Limits, stop: threading
             entry |= {"state": "not reached", "message": f"{question}: there was no time left for it."}
 
 
-def _once(submission: Submission, answers: dict[str, str], settled: list[str], result: Result, limits: Limits,
-          seconds: float) -> tuple[str, str]:  # fmt: skip
+def _once(
+    submission: Submission, answers: dict[str, str], settled: list[str], result: Result, limits: Limits, seconds: float
+) -> tuple[str, str]:
     """Run the notebook once, taking marks as they come.
 
     Returns:
@@ -146,16 +149,15 @@ def _once(submission: Submission, answers: dict[str, str], settled: list[str], r
     scratch = Path(tempfile.mkdtemp(prefix="specdec-grade-"))
     reader, writer = os.pipe()
     key = secrets.token_hex(32)
-    job = {"pipe": writer, "key": key, "seed": result.seed, "scratch": str(scratch), "settled": settled,
-           "hidden": [str(submission.path.resolve().parent)],
-           "cell_seconds": limits.cell_seconds, "seconds": seconds, "bytes": limits.bytes}  # fmt: skip
+    job = {"pipe": writer, "key": key, "seed": result.seed, "scratch": str(scratch), "settled": settled}
+    job |= {"cell_seconds": limits.cell_seconds, "seconds": seconds, "bytes": limits.bytes}
+    job["hidden"] = [str(submission.path.resolve().parent)]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = None
     try:
         (scratch / "lifted.ipynb").write_text(json.dumps(notebook_of(submission.exercise, answers)), encoding="utf-8")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "specdec_core.classroom.worker"], stdin=subprocess.PIPE, pass_fds=[writer],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scratch, start_new_session=True,
-        )  # fmt: skip
+        command = [sys.executable, "-m", "specdec_core.classroom.worker"]
+        process = subprocess.Popen(command, pass_fds=[writer], cwd=scratch, start_new_session=True, **streams)
         os.close(writer)
         writer = -1
         watcher = _Watcher(process.pid, limits, seconds)
@@ -252,7 +254,7 @@ class _Watcher(threading.Thread):
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """A process and all that came from it."""
+    """A process and all that it started."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -260,7 +262,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def end(pid: int) -> None:
-    """End a process and all that came from it: first stop them all, so that none can start another meanwhile."""
+    """End a process and all that it started: first stop them all, so that none can start another meanwhile."""
     seen: dict[int, psutil.Process] = {}
     for _ in range(50):
         fresh = [process for process in descendants(pid) if process.pid not in seen]

@@ -12,8 +12,8 @@ from .sheets import sheets
 
 MOST_BYTES = 256_000_000
 MOST_ANSWER = 100_000  # characters
-_MARKERS = {"PYTEST_VALIDATE_IGNORE_OUTPUT", "NBVAL_IGNORE_OUTPUT", "NBVAL_CHECK_OUTPUT", "NBVAL_RAISES_EXCEPTION",
-            "NBVAL_SKIP"}  # fmt: skip
+_MARKERS = {"NBVAL_IGNORE_OUTPUT", "NBVAL_CHECK_OUTPUT", "NBVAL_RAISES_EXCEPTION", "NBVAL_SKIP"}
+_MARKERS.add("PYTEST_VALIDATE_IGNORE_OUTPUT")
 
 # What can become of a file, besides "graded". A teacher reads these, and may act on them.
 NOT_READ = "not readable"
@@ -73,39 +73,31 @@ def lift(path: Path) -> Submission:
 
 
 def _notebook(path: Path, found: Submission) -> dict[str, Any] | None:
+    def refuse(outcome: str, *notes: str) -> None:
+        found.outcome = outcome
+        found.notes.extend(notes)
+
     try:
         size = path.stat().st_size
         if not path.is_file():  # a pipe would be read for ever
-            found.outcome = NOT_READ
-            found.notes.append("not a file")
-            return None
+            return refuse(NOT_READ, "not a file")
         if size > MOST_BYTES:
-            found.outcome = TOO_LARGE
-            found.notes.append(f"{size / 1e6:.0f} MB; clear its outputs")
-            return None
+            return refuse(TOO_LARGE, f"{size / 1e6:.0f} MB; clear its outputs")
         data = path.read_bytes()
     except OSError as error:
-        found.outcome = NOT_READ
-        found.notes.append(str(error.strerror))
-        return None
+        return refuse(NOT_READ, str(error.strerror))
     found.digest = hashlib.sha256(data).hexdigest()
     try:
         content = json.loads(_text(data, found))
     except (ValueError, RecursionError):
-        found.outcome = NOT_JSON
-        found.notes.append("empty file" if not data.strip() else "is it whole?")
-        return None
+        return refuse(NOT_JSON, "empty file" if not data.strip() else "is it whole?")
     if not isinstance(content, dict) or not isinstance(content.get("nbformat"), int):
-        found.outcome = NOT_NOTEBOOK
-        return None
+        return refuse(NOT_NOTEBOOK)
     if content["nbformat"] != 4:
-        found.outcome = OTHER_VERSION
-        found.notes.append(f"nbformat {content['nbformat']}; expected 4: open it in JupyterLab and save it")
-        return None
+        return refuse(OTHER_VERSION, f"nbformat {content['nbformat']}; expected 4: open it in JupyterLab and save it")
     cells = content.get("cells")
     if not isinstance(cells, list) or not all(_is_cell(cell) for cell in cells):
-        found.outcome = NOT_NOTEBOOK
-        return None
+        return refuse(NOT_NOTEBOOK)
     for cell in cells:
         source = cell["source"]
         text = source if isinstance(source, str) else "".join(source)
@@ -137,9 +129,9 @@ def _exercise(notebook: dict[str, Any], path: Path) -> str:
     """By the metadata; else by the ids of the cells; else by the name of the file."""
     metadata = notebook.get("metadata")
     mark = metadata.get("specdec") if isinstance(metadata, dict) else None
-    said = mark.get("exercise") if isinstance(mark, dict) else None
-    if isinstance(said, str) and said in sheets():
-        return said
+    named = mark.get("exercise") if isinstance(mark, dict) else None
+    if isinstance(named, str) and named in sheets():
+        return named
     for name, sheet in sheets().items():
         ids = {cell["id"] for cell in sheet["cells"] if cell["role"] != "given"}
         if any(ids & {cell.get("id"), _grade_id(cell)} for cell in notebook["cells"] if _plain_ids(cell)):
@@ -207,6 +199,6 @@ def notebook_of(exercise: str, answers: dict[str, str]) -> dict[str, Any]:
         question = cell.get("question", "")
         source = answers.get(question, cell["source"]) if cell["role"] == "answer" else cell["source"]
         metadata = {"specdec": {"role": cell["role"], "question": question}}
-        cells.append({"cell_type": "code", "id": cell["id"], "metadata": metadata, "source": source, "outputs": [],
-                      "execution_count": None})  # fmt: skip
+        made = {"cell_type": "code", "id": cell["id"], "metadata": metadata, "source": source}
+        cells.append({**made, "outputs": [], "execution_count": None})
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}

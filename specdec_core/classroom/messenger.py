@@ -18,7 +18,7 @@ def receive(stream: Any) -> dict[str, Any]:
     """The next message.
 
     Raises:
-        ConnectionError: if the other side hung up, or sent something that is no message.
+        ConnectionError: if the other side hung up, or sent something else than a message.
     """
     line = stream.readline(MOST_BYTES)
     if not line.endswith(b"\n"):
@@ -69,7 +69,7 @@ class RemoteRng:
         return Uniform(self._invoke, self._handle, _remote(self._invoke, self._handle, "uniform"))
 
     def pick(self, law: Any) -> int:
-        """An index drawn from a law."""
+        """An index drawn from a distribution."""
         return _remote(self._invoke, self._handle, "pick", law)
 
 

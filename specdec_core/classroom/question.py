@@ -18,7 +18,7 @@ class Slip:
     """A usual mistake: what it gives, and what to say of it.
 
     Attributes:
-        message: said where the answer agrees with ``wrong`` on every input.
+        message: what to say where the answer agrees with ``wrong`` on every input.
         wrong: the same arguments as the answer's; may raise where the mistake would.
     """
 

@@ -30,7 +30,7 @@ class Coarse(np.ndarray):
 
 
 class Exact(dict):
-    """The law of what a random answer returns: outcome -> probability."""
+    """The distribution of what a random answer returns: outcome -> probability."""
 
 
 def read(value: Any, like: Any) -> Any:

@@ -38,9 +38,8 @@ def _outcome(result: Result) -> str:
 
 def feedback(result: Result) -> str:
     """All that a student needs to go on, question by question."""
-    rows = [f"  {entry['points']}/{entry['of']}  {entry['message'] or entry['state']}"
-            for entry in result.questions.values()]  # fmt: skip
-    return "\n".join([line(result), *rows])
+    judged = [(f"{one['points']}/{one['of']}", one["message"] or one["state"]) for one in result.questions.values()]
+    return "\n".join([line(result), *(f"  {points}  {words}" for points, words in judged)])
 
 
 def as_json(results: Sequence[Result], about: dict[str, Any]) -> str:
@@ -66,9 +65,8 @@ def as_csv(results: Sequence[Result]) -> str:
         earned = [
             result.questions[question]["points"] if question in result.questions else "" for question in questions
         ]
-        row = [result.file, result.exercise, result.outcome, result.points, result.of, percent, *earned,
-               "; ".join(result.notes)]  # fmt: skip
-        writer.writerow([_plain(cell) for cell in row])
+        about = [result.file, result.exercise, result.outcome, result.points, result.of, percent]
+        writer.writerow([_plain(cell) for cell in (*about, *earned, "; ".join(result.notes))])
     return out.getvalue()
 
 

@@ -22,7 +22,6 @@ import copy
 import json
 import re
 import sys
-import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def described(question: str) -> dict[str, Any]:
     """What the sheets say of a question: title, points and so on.
 
     Raises:
-        SpecdecError: for one that there is not.
+        SpecdecError: for a question that no sheet has.
 
     Example:
         >>> described("01.1")["title"]
@@ -194,9 +193,8 @@ def _without_marks(text: str) -> str:
 def _nbgrader(grade_id: str, role: str, points: int) -> dict[str, Any]:
     """nbgrader's metadata, schema 3: a course can use it instead."""
     graded = role == "check"
-    metadata = {"schema_version": 3, "grade": graded, "solution": not graded, "locked": graded, "task": False,
-                "grade_id": grade_id}  # fmt: skip
-    return metadata | ({"points": points} if graded else {})
+    metadata = {"schema_version": 3, "grade": graded, "solution": not graded, "locked": graded, "task": False}
+    return metadata | {"grade_id": grade_id} | ({"points": points} if graded else {})
 
 
 def table() -> str:
@@ -216,16 +214,11 @@ def _execute(notebook: Any, source: Path) -> None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    from ..book.build import this_python
+    from ..book.build import how_to_run
 
     about = notebook.metadata.copy()
-    client = NotebookClient(
-        notebook, timeout=120, kernel_manager_class=this_python(), kernel_name="python3", record_timing=False,
-        coalesce_streams=True, resources={"metadata": {"path": str(source.parent)}},
-        extra_arguments=["--log-level=ERROR"],
-    )  # fmt: skip
     try:
-        client.execute()
+        NotebookClient(notebook, timeout=120, **how_to_run(source)).execute()
     except CellExecutionError as error:
         raise SheetError(f"{source.name}: a solution fails its own check.\n{error}") from error
     notebook.metadata = about
@@ -252,8 +245,8 @@ def wanted(root: Path) -> dict[Path, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m specdec_core.classroom.sheets", description=textwrap.dedent(
-        "Make the notebooks of the exercises from solutions/exNN_*.py."))  # fmt: skip
+    about = "Make the notebooks of the exercises from solutions/exNN_*.py."
+    parser = argparse.ArgumentParser(prog="python -m specdec_core.classroom.sheets", description=about)
     parser.add_argument("--check", action="store_true", help="only say what would change")
     arguments = parser.parse_args(argv)
     try:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 MOST_BYTES = 1 << 24  # of one message
-_DTYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
-           "float64"}  # fmt: skip
+_DTYPES = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
+_DTYPES |= {"float16", "float32", "float64"}
 _DEEPEST = 20
 
 

@@ -29,6 +29,11 @@ from .messenger import receive, send
 from .questions import find
 from .sheets import described
 
+# Variables of the kernel's environment: folders that are its scratch folder's, and switches that are on.
+_HOMES = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR")
+_SWITCHES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_SWITCHES += ("MKL_NUM_THREADS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+
 
 class Line:
     """The way to the grader: lines of JSON, each with a signature that the notebook's kernel cannot make."""
@@ -44,7 +49,7 @@ class Line:
             self._out.flush()
 
     def end(self, **message: Any) -> None:
-        """Say the last thing there is to say, and wait for the grader to end this process and all its children:
+        """Say one last thing, and wait for the grader to end this process and all its children:
         while it is there, children that lost their parent are its own, and none is overlooked.
         """
         self.say(**message)
@@ -58,7 +63,7 @@ def signature(key: bytes, text: str) -> str:
 
 
 class Examiner:
-    """Answers `check` from the kernel: one examination a question, and only while its check cell runs."""
+    """Answers `check` from the kernel: one examination per question, and only while its check cell runs."""
 
     def __init__(self, seed: int, patience: float):
         self._seed, self._patience, self._token = seed, patience, secrets.token_hex(16)
@@ -107,7 +112,7 @@ class Examiner:
         try:
             passed, words = examine(find(question), carry, (VISIBLE_SEED, fresh))
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-            passed, words = False, "what came back could not be read"
+            passed, words = False, "what it returned could not be read"
         receipt = secrets.token_hex(16) if passed else ""
         self.verdicts[question] = {"passed": passed, "message": f"{question} {title}: {words}", "receipt": receipt}
         return {"passed": passed, "message": f"{question} {title}: {words} {receipt}".strip()}
@@ -198,33 +203,28 @@ def main() -> None:
     sys.modules.setdefault("rfc3987_syntax", None)
     line, examiner = Line(job["pipe"], job["key"]), Examiner(job["seed"], job["cell_seconds"])
     scratch = Path(job["scratch"])
-    plan = {"scratch": str(scratch), "hidden": job["hidden"], "bytes": job["bytes"],
-            "seconds": int(job["seconds"]) + 1, "port": examiner.port}  # fmt: skip
+    plan = {"scratch": str(scratch), "port": examiner.port, "seconds": int(job["seconds"]) + 1}
+    plan |= {name: job[name] for name in ("hidden", "bytes")}
     kernels = scratch / "jupyter" / "kernels" / "graded"
     kernels.mkdir(parents=True)
-    argv = [sys.executable, "-m", "specdec_core.classroom.fence", "-f", "{connection_file}",
-            "--HistoryManager.enabled=False", "--log-level=ERROR"]  # fmt: skip
+    argv = [sys.executable, "-m", "specdec_core.classroom.fence", "-f", "{connection_file}"]
+    argv += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
     spec = {"argv": argv, "display_name": "graded", "language": "python"}
     (kernels / "kernel.json").write_text(json.dumps(spec))
     home = str(scratch / "home")
     Path(home).mkdir()
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     os.environ.clear()  # the kernel inherits what is left
-    os.environ.update(kept | {
-        "HOME": home, "TMPDIR": home, "IPYTHONDIR": home, "MPLCONFIGDIR": home, "JUPYTER_RUNTIME_DIR": home,
-        "JUPYTER_PATH": str(scratch / "jupyter"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", PLACE: examiner.place, PLAN: json.dumps(plan),
-    })  # fmt: skip
+    os.environ.update(kept | dict.fromkeys(_HOMES, home) | dict.fromkeys(_SWITCHES, "1"))
+    os.environ.update({"JUPYTER_PATH": str(scratch / "jupyter"), "PYTHONHASHSEED": "0"})
+    os.environ.update({PLACE: examiner.place, PLAN: json.dumps(plan)})
     marks = Marks(line, examiner, job["settled"])
     threading.Thread(target=_watch, args=(marks, line), daemon=True).start()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        pytest.main(
-            [str(scratch / "lifted.ipynb"), "-p", "nbval.plugin", "--nbval-lax", "--nbval-kernel-name=graded",
-             f"--nbval-cell-timeout={job['cell_seconds']}", "-p", "no:cacheprovider", "-c", os.devnull, "-q",
-             f"--rootdir={scratch}", "--color=no", "--capture=no"],
-            plugins=[marks],
-        )  # fmt: skip
+        nbval = ["-p", "nbval.plugin", "--nbval-lax", "--nbval-kernel-name=graded"]
+        quiet = ["-p", "no:cacheprovider", "-c", os.devnull, "-q", "--color=no", "--capture=no"]
+        where = [str(scratch / "lifted.ipynb"), f"--rootdir={scratch}"]
+        pytest.main([*where, *nbval, f"--nbval-cell-timeout={job['cell_seconds']}", *quiet], plugins=[marks])
     line.end(done=True)
 
 

@@ -81,7 +81,7 @@ WRONG = {
         ("one_round = lambda p, q, rng: rng.pick(q)", "should return the pair"),
         ("import random\none_round = lambda p, q, rng: (random.choices(range(len(q)), q)[0], True)",
          "with probability"),
-        ("one_round = lambda p, q, rng: (rng.pick(p - q), True)", "which is no law"),
+        ("one_round = lambda p, q, rng: (rng.pick(p - q), True)", "expected a distribution"),
         ("def one_round(p, q, rng):\n    return int(np.searchsorted(np.cumsum(q), float(rng.uniform()))), True",
          "use rng.pick(law)"),
     ],

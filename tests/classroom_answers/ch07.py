@@ -54,7 +54,7 @@ WRONG = {
         ("step_compression = lambda a, f, N, b: (N - sum((1 - a**i) ** b for i in range(1, N))) / f", "they count too"),
         ("step_compression = lambda a, f, N, b: (f + N - sum((1 - a**i) ** b for i in range(1, N + 1))) / f",
          "γ = N − 1"),
-        ("step_compression = lambda a, f, N, b: (f - 1 + sum(a**i for i in range(N))) / f", "one draft a step"),
+        ("step_compression = lambda a, f, N, b: (f - 1 + sum(a**i for i in range(N))) / f", "one draft per step"),
         ("step_compression = lambda a, f, N, b: 0.0", "nothing but zeros"),
     ],
 }  # fmt: skip

@@ -42,7 +42,7 @@ WRONG = {
     "11.2": [
         (best_width(row="max(0, g - 1)", among="range(1, len(times))"), "γ"),
         (best_width(among="range(1, len(times))"), "no draft is a choice"),
-        ("best_width = lambda alphas, times: len(alphas)", "most tokens a step"),
+        ("best_width = lambda alphas, times: len(alphas)", "most tokens per step"),
         (best_width(tokens="1 + sum(alphas[:g])"), "multiply them"),
         (best_width(tokens="np.cumprod(alphas[:g]).sum()"), "own token counts"),
         ("best_width = lambda alphas, times: 0", "cheapest forward"),

@@ -51,7 +51,7 @@ ACCEPT = Question(
         Slip("a draft is kept or not by comparing with a uniform number; the probability of it is asked for.",
              lambda p, q: float(p >= q)),
     ),
-)  # fmt: skip
+)
 
 # 01.2
 
@@ -90,7 +90,7 @@ RESIDUAL = Question(
         Slip("this takes |p − q|; a token that the draft has too much of is owed nothing, not the difference.",
              lambda p, q: _norm(abs(p - q))),
     ),
-)  # fmt: skip
+)
 
 # 01.3
 
@@ -110,7 +110,7 @@ RATE = Question(
         Slip("this averages min(1, p/q) over the vocabulary; tokens are drafted with probability q(x), not 1/V.",
              lambda p, q: float(np.minimum(1, np.divide(p, q, out=np.ones_like(p), where=q > 0)).mean())),
     ),
-)  # fmt: skip
+)
 
 # 01.4
 
@@ -162,7 +162,7 @@ ROUND = Question(
         Slip("True and False have changed places.",
              lambda p, q: Exact({(x, not kept): m for (x, kept), m in _round_law(p, q).items()})),
     ),
-)  # fmt: skip
+)
 
 # 01.5
 
@@ -216,7 +216,7 @@ BLOCK = Question(
         Slip("one uniform number tests all drafts; each test needs a fresh one, or the tests are not independent.",
              _reused),
     ),
-)  # fmt: skip
+)
 
 # 01.6
 
@@ -275,6 +275,6 @@ DECODER = Question(
         Slip("it emits the draft's law: no draft is ever rejected.",
              lambda p, q, T: Exact(dict(enumerate(_softmax(q / T))))),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (ACCEPT, RESIDUAL, RATE, ROUND, BLOCK, DECODER)

@@ -33,7 +33,7 @@ EXPECTED = Question(
         Slip("this is the chance that all γ drafts are accepted, times their number; shorter parts count as well.",
              lambda a, g: 1 + g * a**g),
     ),
-)  # fmt: skip
+)
 
 # 02.2
 
@@ -61,10 +61,10 @@ SPEEDUP = Question(
              lambda a, g, c: _expected(a, g) / ((g + 1) * c + 1)),
         Slip("the accepted tokens are not all that a step writes.",
              lambda a, g, c: (_expected(a, g) - 1) / (g * c + 1)),
-        Slip("this is tokens a step; drafting takes time.", lambda a, g, c: _expected(a, g)),
+        Slip("this is tokens per step; drafting takes time.", lambda a, g, c: _expected(a, g)),
         Slip("this is the inverse: time for a token.", lambda a, g, c: (g * c + 1) / _expected(a, g)),
     ),
-)  # fmt: skip
+)
 
 # 02.3
 
@@ -86,14 +86,14 @@ BEST = Question(
     slips=(
         Slip("no draft at all, γ = 0, is a choice as well, and the best one where drafting costs more than it brings.",
              lambda a, c, m: _best(a, c, m, least=1)),
-        Slip("this takes the γ with most tokens a step, which is always the largest; drafting takes time.",
+        Slip("this takes the γ with most tokens per step, which is always the largest; drafting takes time.",
              lambda a, c, m: m),
         Slip("`most` is a choice, too.", lambda a, c, m: _best(a, c, m - 1)),
-        Slip("it counts one draft call a step; there are γ.",
+        Slip("it counts one draft call per step; there are γ.",
              lambda a, c, m: _best(a, c, m, value=lambda a, g, c: _expected(a, g) / (1 + c * (g > 0)))),
         Slip("this is the γ of the slowest.", lambda a, c, m: _best(a, c, m, value=lambda *x: -_speedup(*x))),
     ),
-)  # fmt: skip
+)
 
 # 02.4
 
@@ -124,7 +124,7 @@ DEPTH = Question(
              lambda k, g: np.full(g, sum(k) / (g * len(k)))),
         Slip("these are the shares that were rejected.", lambda k, g: 1 - _by_depth(k, g)),
     ),
-)  # fmt: skip
+)
 
 # 02.5
 
@@ -159,6 +159,6 @@ CACHES = Question(
         Slip("nothing is cut; rejected tokens in the cache would be seen by all that follows.",
              lambda g, k: (0, _caches(g, k)[1])),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (EXPECTED, SPEEDUP, BEST, DEPTH, CACHES)

@@ -41,7 +41,7 @@ EXPECTED = Question(
              lambda parents, shares: float(max(_depth(parents, i) for i in range(len(parents))) + 1)),
         Slip("this is the number of rows, not of tokens written.", lambda parents, shares: float(len(parents))),
     ),
-)  # fmt: skip
+)
 
 
 def _path(parents: list[int], shares: list[float], i: int) -> float:
@@ -97,7 +97,7 @@ MEDUSA = Question(
         Slip("this is one path, the top guess of every head.",
              lambda t, n: [[0] * d for d in range(1, min(n, len(t)) + 1)]),
     ),
-)  # fmt: skip
+)
 
 # 03.3
 
@@ -156,7 +156,7 @@ WALK = Question(
         Slip("it reads the rows as a chain; a row follows its parent, not the row before it.",
              lambda t, p, b: _walk(t, list(range(-1, len(t) - 1)), b)),
     ),
-)  # fmt: skip
+)
 
 
 def _last(tokens: list[int], parents: list[int], best: list[int]) -> int:
@@ -176,7 +176,7 @@ def _typical_cases(rng: np.random.Generator) -> list[tuple]:
         p = laws(rng, V) ** float(rng.uniform(0.5, 4))
         cases.append((p / p.sum(), float(rng.uniform(0.05, 0.2)), float(rng.uniform(0.2, 0.8))))
     return [(np.array([0.97, 0.01, 0.01, 0.01]), 0.09, 0.3), (np.full(5, 0.2), 0.3, 0.9),
-            (np.array([0.4, 0.3, 0.3, 0.0]), 0.3, 0.5), *cases]  # fmt: skip
+            (np.array([0.4, 0.3, 0.3, 0.0]), 0.3, 0.5), *cases]
 
 
 def _entropy(p: np.ndarray) -> float:
@@ -207,6 +207,6 @@ TYPICAL = Question(
              lambda p, e, d: _kept(p, _threshold(p, e, d)) if (p > 0).all() else np.zeros(len(p), bool)),
         Slip("this is what is rejected.", lambda p, e, d: ~_kept(p, _threshold(p, e, d))),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (EXPECTED, MEDUSA, WALK, TYPICAL)

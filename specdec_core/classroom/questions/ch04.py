@@ -38,7 +38,7 @@ PAIRS = Question(
         Slip("the token stands two places further on; it is the one drawn right after the feature.",
              lambda f, t: _aligned(0, 2, 1, 2)(f, t) if len(t) > 2 else []),
     ),
-)  # fmt: skip
+)
 
 # 04.2
 
@@ -79,7 +79,7 @@ RERANK = Question(
         Slip("the rows come by their worth; rising order is asked for, so that parents stay before their children.",
              lambda parents, c, keep: sorted(range(1, len(c)), key=lambda i: -_value(parents, c)[i])[:keep]),
     ),
-)  # fmt: skip
+)
 
 # 04.3
 
@@ -103,7 +103,7 @@ def _layers(rng: np.random.Generator) -> list[tuple]:
     for nodes, k in ((1, 3), (3, 3), (4, 2), (5, 6)):
         paths = [tuple(int(t) for t in rng.integers(0, 5, 2)) + (i,) for i in range(nodes)]
         cases.append(([(path, float(v)) for path, v in zip(paths, rng.uniform(0.05, 0.9, nodes), strict=True)],
-                      _head(rng), k))  # fmt: skip
+                      _head(rng), k))
     return cases
 
 
@@ -131,6 +131,6 @@ LAYER = Question(
              lambda layer, head, k: _grow([max(layer, key=lambda node: node[1])], head, k)),
         Slip("this is the layer that was given.", lambda layer, head, k: [(list(path), v) for path, v in layer]),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (PAIRS, RERANK, LAYER)

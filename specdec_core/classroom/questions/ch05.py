@@ -44,7 +44,7 @@ MATCHES = Question(
         Slip("this is only the first match; all are asked for.", lambda t, n: _matches(t, n)[:1]),
         Slip("the places come in falling order; rising order is asked for.", lambda t, n: _matches(t, n)[::-1]),
     ),
-)  # fmt: skip
+)
 
 # 05.2
 
@@ -52,7 +52,7 @@ MATCHES = Question(
 def _lookups(rng: np.random.Generator) -> list[tuple]:
     cases = [(text(rng, L, V), max_n, min_n, k) for L, V, max_n, min_n, k in
              ((10, 3, 3, 1, 4), (20, 3, 3, 1, 5), (20, 4, 3, 2, 3), (30, 2, 4, 2, 2), (15, 9, 3, 1, 4), (8, 2, 2, 2, 9),
-              (40, 3, 4, 1, 3))]  # fmt: skip
+              (40, 3, 4, 1, 3))]
     return [([1, 2, 3, 9, 1, 2, 4, 9, 1, 2], 3, 1, 2), ([1, 2, 3], 3, 1, 4), ([6, 6], 5, 1, 3), *cases]
 
 
@@ -91,7 +91,7 @@ DRAFT = Question(
              lambda t, M, m, k: _draft(t, M, 1, k)),
         Slip("num_tokens has no effect: the draft is longer than that.", lambda t, M, m, k: _draft(t, M, m, len(t))),
     ),
-)  # fmt: skip
+)
 
 # 05.3
 
@@ -129,7 +129,7 @@ VERIFY = Question(
              lambda d, b: d[: _count(d, b) + 1] if _count(d, b) < len(d) else d + [b[-1]]),
         Slip("it emits the draft whatever the target says.", lambda d, b: d + [b[-1]]),
     ),
-)  # fmt: skip
+)
 
 # 05.4
 
@@ -163,7 +163,7 @@ INDEX = Question(
         Slip("the values are the tokens that follow; their places are asked for, or a draft could have one token only.",
              lambda t, n: {gram: t[place] for gram, place in _index(t, n).items()}),
     ),
-)  # fmt: skip
+)
 
 # 05.5
 
@@ -182,7 +182,7 @@ SPEED = Question(
     returns="a number",
     slips=(
         Slip("this lets every step take the time of a hit; a miss takes t(1) only.", lambda h, a, r: (1 + h * a) / r),
-        Slip("this is τ, tokens a step; a step with a draft also takes longer.", lambda h, a, r: 1 + h * a),
+        Slip("this is τ, tokens per step; a step with a draft also takes longer.", lambda h, a, r: 1 + h * a),
         Slip("a hit emits the accepted tokens and the target's own: 1 + a, not a.",
              lambda h, a, r: (h * a + 1 - h) / (1 + h * (r - 1))),
         Slip("this is the speedup at a hit; in the other steps nothing is gained or lost.",
@@ -192,7 +192,7 @@ SPEED = Question(
         Slip("this is the inverse: time for a token, not tokens for a time.",
              lambda h, a, r: (1 + h * (r - 1)) / (1 + h * a)),
     ),
-)  # fmt: skip
+)
 
 # 05.6
 
@@ -221,6 +221,6 @@ COPY = Question(
              lambda t, s, k: t + _overlap(t, s, k)),
         Slip("it begins one token late.", lambda t, s, k: _overlap(t, s, k + 1)[1:]),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (MATCHES, DRAFT, VERIFY, INDEX, SPEED, COPY)

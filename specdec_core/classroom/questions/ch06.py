@@ -64,7 +64,7 @@ ROUND = Question(
         Slip("the context is missing before the guess.",
              lambda c, g, b: [b(c) if i == 0 else b(g[:i]) for i in range(len(g))]),
     ),
-)  # fmt: skip
+)
 
 # 06.2
 
@@ -94,7 +94,7 @@ SETTLED = Question(
         Slip("it counts agreement at every place; a token counts only if all on its left are right.",
              lambda old, new: min(sum(x == y for x, y in zip(old, new, strict=True)) + 1, len(new))),
     ),
-)  # fmt: skip
+)
 
 # 06.3
 
@@ -124,7 +124,7 @@ SOLVE = Question(
              lambda c, g, b: (_round(c, g, b), 1)),
         Slip("it does no round at all.", lambda c, g, b: (g, 0)),
     ),
-)  # fmt: skip
+)
 
 # 06.4
 
@@ -151,6 +151,6 @@ PAIRS = Question(
         Slip("the rounds have changed places: the left token is of the old round, the right one of the new.",
              lambda last, old, new: list(zip([last, *new], old, strict=False))),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (ROUND, SETTLED, SOLVE, PAIRS)

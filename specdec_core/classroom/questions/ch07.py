@@ -27,14 +27,14 @@ ROWS = Question(
              lambda W, N, G: W * (N - 1) + G * N),
         Slip("the window has N − 1 levels of W columns.", lambda W, N, G: W + G * (N - 1)),
     ),
-)  # fmt: skip
+)
 
 # 07.2
 
 
 def _windows(rng: np.random.Generator) -> list[tuple]:
     return [(5, 4), (1, 3), (4, 2), *((int(w), int(n)) for w, n in zip(rng.integers(2, 7, 3), rng.integers(2, 6, 3),
-                                                                       strict=True))]  # fmt: skip
+                                                                       strict=True))]
 
 
 def _mask(sees: Callable[[int, int, int, int], bool]) -> Callable[[int, int], np.ndarray]:
@@ -71,7 +71,7 @@ MASK = Question(
         Slip("the other levels are seen up to the column as well; of those a row sees its own column only.",
              _mask(lambda j, i, k, c: c <= i and k <= j)),
     ),
-)  # fmt: skip
+)
 
 
 # 07.3
@@ -101,14 +101,14 @@ GRAMS = Question(
         Slip("the oldest level is missing.",
              lambda levels, made: [list(column) for column in zip(*levels[1:], made, strict=True)]),
     ),
-)  # fmt: skip
+)
 
 # 07.4
 
 
 def _pools(rng: np.random.Generator) -> list[tuple]:
     cases = [({}, [1, 2, 3], 2), ({1: [(2, 3), (4, 5)]}, [1, 6, 7], 2), ({1: [(2, 3), (4, 5)]}, [1, 2, 3], 2),
-             ({1: [(2, 3)], 9: [(1, 1)]}, [9, 2, 2], 1)]  # fmt: skip
+             ({1: [(2, 3)], 9: [(1, 1)]}, [9, 2, 2], 1)]
     for _ in range(4):
         pool = {first: [(int(a), first) for a in rng.permutation(6)[:3]] for first in range(3)}
         cases.append((pool, [int(rng.integers(4)), int(rng.integers(6)), int(rng.integers(3))], 3))
@@ -142,7 +142,7 @@ POOL = Question(
         Slip("it forgets what else stood under that token.",
              lambda pool, gram, size: {**pool, gram[0]: [tuple(gram[1:])]}),
     ),
-)  # fmt: skip
+)
 
 # 07.5
 
@@ -150,7 +150,7 @@ POOL = Question(
 def _settings(rng: np.random.Generator) -> list[tuple]:
     cases = [(float(a), float(f), int(n), int(b)) for a, f, n, b in
              zip(rng.uniform(0.1, 0.9, 6), rng.uniform(1, 5, 6), rng.integers(2, 8, 6), rng.integers(2, 16, 6),
-                 strict=True)]  # fmt: skip
+                 strict=True)]
     return [(0.5, 3.0, 3, 2), (0.425, 3.106, 5, 15), *cases]
 
 
@@ -167,12 +167,12 @@ S = Question(
         Slip("the other f − 1 steps write one token each; they count too.", lambda a, f, N, b: _E(a, N - 1, b) / f),
         Slip("a draft has γ = N − 1 tokens: the first of the N is the input token.",
              lambda a, f, N, b: (f - 1 + _E(a, N, b)) / f),
-        Slip("this has one draft a step; with b of them, all must fall short for the step to fall short.",
+        Slip("this has one draft per step; with b of them, all must fall short for the step to fall short.",
              lambda a, f, N, b: (f - 1 + _E(a, N - 1, 1)) / f),
         Slip("the target's own token is missing in E.", lambda a, f, N, b: (f - 2 + _E(a, N - 1, b)) / f),
         Slip("E of b drafts is not b times the tokens of one: they answer for the same places.",
              lambda a, f, N, b: (f + b * (_E(a, N - 1, 1) - 1)) / f),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (ROWS, MASK, GRAMS, POOL, S)

@@ -32,7 +32,7 @@ ARRAY = Question(
         Slip("this is the text sorted; places are asked for, not tokens.", lambda t: sorted(t)),
         Slip("these are the suffixes in the order of the text.", lambda t: list(range(len(t)))),
     ),
-)  # fmt: skip
+)
 
 # 08.2
 
@@ -68,14 +68,14 @@ FIND = Question(
              lambda t, o, p: _range(t, o, p) if _range(t, o, p) != (0, 0) else
              (n := sum(t[i:] < p for i in o), n)),
     ),
-)  # fmt: skip
+)
 
 # 08.3
 
 
 def _backs(rng: np.random.Generator) -> list[tuple]:
     cases = [(_corpus(rng, L, V), _corpus(rng, n, V), most, least) for L, V, n, most, least in
-             ((12, 3, 5, 4, 1), (20, 3, 6, 6, 2), (20, 4, 4, 3, 2), (30, 2, 8, 8, 1), (6, 5, 3, 3, 2))]  # fmt: skip
+             ((12, 3, 5, 4, 1), (20, 3, 6, 6, 2), (20, 4, 4, 3, 2), (30, 2, 8, 8, 1), (6, 5, 3, 3, 2))]
     return [
         ([1, 2, 3, 4], [9, 2, 3], 3, 1),
         ([1, 2, 3, 4], [3, 2], 2, 2),
@@ -112,7 +112,7 @@ BACKOFF = Question(
         Slip("it does not back off: where max_n tokens do not occur, try fewer.",
              lambda c, x, M, m: _longest(c, x, M, max(m, min(M, len(x))))),
     ),
-)  # fmt: skip
+)
 
 # 08.4
 
@@ -157,7 +157,7 @@ PREFIXES = Question(
                  {x: sum(t.count(x) for t in texts) for t in texts for x in t}.items(),
                  key=lambda x: (-x[1], x[0]))[:c]]),
     ),
-)  # fmt: skip
+)
 
 # 08.5
 
@@ -199,6 +199,6 @@ TREE = Question(
              lambda parents: _ancestors(parents).T),
         Slip("every row sees itself alone.", lambda parents: np.eye(len(parents), dtype=bool)),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (ARRAY, FIND, BACKOFF, PREFIXES, TREE)

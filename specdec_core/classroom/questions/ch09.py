@@ -47,7 +47,7 @@ FOLLOWERS = Question(
              lambda t, s: _counts(t, s[-1:])),
         Slip("this counts all tokens of the text.", lambda t, s: {x: t.count(x) for x in t}),
     ),
-)  # fmt: skip
+)
 
 # 09.2
 
@@ -55,7 +55,7 @@ FOLLOWERS = Question(
 def _lengths(rng: np.random.Generator) -> list[tuple]:
     cases = [(int(n), float(f), float(o), int(m)) for n, f, o, m in
              zip(rng.integers(1, 20, 8), rng.uniform(0.3, 2.5, 8), rng.uniform(-3, 3, 8), rng.integers(4, 30, 8),
-                 strict=True)]  # fmt: skip
+                 strict=True)]
     return [(5, 1.0, 0.0, 16), (20, 1.0, 0.0, 16), (3, 0.5, 0.0, 16), (1, 0.5, -2.0, 16), *cases]
 
 
@@ -74,7 +74,7 @@ NODES = Question(
         Slip("the offset has no effect.", lambda n, f, o, m: max(0, min(m, int(f * n)))),
         Slip("max and min have changed places.", lambda n, f, o, m: max(m, int(np.floor(f * n + o)))),
     ),
-)  # fmt: skip
+)
 
 # 09.3
 
@@ -148,7 +148,7 @@ GROW = Question(
         Slip("min_prob has no effect: nodes below it are left out.", lambda f, n, least: _grow(f, n, 0.0)),
         Slip("nodes has no effect: the draft is larger than that.", lambda f, n, least: _grow(f, 10**6, least)),
     ),
-)  # fmt: skip
+)
 
 # 09.4
 
@@ -190,6 +190,6 @@ PAST = Question(
         Slip("it makes room before the new answer comes, and does not look again.",
              lambda past, answer, most, tokens: [*(_keep(past[:-1], past[-1], most, tokens) if past else []), answer]),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (FOLLOWERS, NODES, GROW, PAST)

@@ -44,7 +44,7 @@ RATES = Question(
         Slip("where nothing was ever drafted the second is 0 by agreement, not a division by zero.",
              lambda d, a: (_coverage(d), _rates(d, a)[1] if sum(d) else np.nan)),
     ),
-)  # fmt: skip
+)
 
 # 10.2
 
@@ -73,7 +73,7 @@ TOKENS = Question(
         Slip("coverage multiplies the target's own token as well; that one comes in every step.",
              lambda c, r: c * _tokens(1.0, r)),
     ),
-)  # fmt: skip
+)
 
 # 10.3
 
@@ -115,7 +115,7 @@ EVEN = Question(
         Slip("a hit takes r − 1 longer than an ordinary step, not r: the ordinary step is taken anyhow.",
              lambda a, r, s: _zero(a, r, s, s / (a - r) if a > r else float("inf"))),
     ),
-)  # fmt: skip
+)
 
 # 10.4
 
@@ -150,7 +150,7 @@ def _limit(drafted: list[int], accepted: list[int], times: list[float]) -> str:
 
 def _smallest(drafted: list[int], accepted: list[int], times: list[float]) -> str:
     shares = {"memory": _coverage(drafted), "agreement": sum(accepted) / sum(drafted),
-              "forward": len(times) / sum(times)}  # fmt: skip
+              "forward": len(times) / sum(times)}
     return min(shares, key=shares.get)
 
 
@@ -166,7 +166,7 @@ LIMIT = Question(
     slips=(
         Slip("this takes the smallest of the three shares; what counts is the speed that each improvement would bring.",
              _smallest),
-        Slip("this counts tokens a step; an improvement that brings hits brings their longer forwards as well, so "
+        Slip("this counts tokens per step; an improvement that brings hits brings their longer forwards as well, so "
              "divide by time.", _per_step),
         Slip("this is the improvement that would bring least.",
              lambda *case: min(_gains(*case), key=_gains(*case).get)),
@@ -174,6 +174,6 @@ LIMIT = Question(
         Slip("it always says 'agreement'; read the trace.", lambda *case: "agreement"),
         Slip("it always says 'forward'; read the trace.", lambda *case: "forward"),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (RATES, TOKENS, EVEN, LIMIT)

@@ -46,7 +46,7 @@ METRICS = Question(
         Slip("where nothing was ever tested the rate is 0 by agreement.",
              lambda d, k: (_metrics(d, k)[0], _metrics(d, k)[1] if sum(d) else np.nan)),
     ),
-)  # fmt: skip
+)
 
 # 11.2
 
@@ -79,7 +79,7 @@ WIDTH = Question(
     slips=(
         Slip("γ drafts need γ + 1 rows: the input token is one of them.", lambda a, t: _widest(a, t, row=-1)),
         Slip("no draft is a choice as well.", lambda a, t: _widest(a, t, least=1)),
-        Slip("this writes most tokens a step; where a forward gets longer with each row that is not the fastest.",
+        Slip("this writes most tokens per step; where a forward gets longer with each row that is not the fastest.",
              lambda a, t: len(a)),
         Slip("an α counts only if all before it held: multiply them.",
              lambda a, t: _widest(a, t, tokens=lambda x, g: 1 + sum(x[:g]))),
@@ -87,7 +87,7 @@ WIDTH = Question(
              lambda a, t: _widest(a, t, tokens=lambda x, g: _expected(x, g) - 1)),
         Slip("this is the cheapest forward.", lambda a, t: 0),
     ),
-)  # fmt: skip
+)
 
 # 11.3
 
@@ -128,7 +128,7 @@ BATCH = Question(
         Slip("this is the first batch at which it no longer pays.", lambda *case: _largest(*case) + 1),
         Slip("it compares times and leaves τ out.", lambda tau, g, t, most: _largest(1.0, g, t, most)),
     ),
-)  # fmt: skip
+)
 
 # 11.4
 
@@ -175,6 +175,6 @@ COMBINE = Question(
         Slip("it never uses the draft model.", lambda c, a, b: (a, 0)),
         Slip("it never uses the lookup.", lambda c, a, b: (b, 1)),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (METRICS, WIDTH, BATCH, COMBINE)

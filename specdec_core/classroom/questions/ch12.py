@@ -34,7 +34,7 @@ SPACING = Question(
         Slip("this is the power of two itself; the bits divide the way to the next one.",
              lambda x, b: 2.0 ** np.floor(np.log2(x))),
     ),
-)  # fmt: skip
+)
 
 # 12.2
 
@@ -74,7 +74,7 @@ TURNS = Question(
              "fine format; take the density from the wider range below `within`.",
              lambda g, d, w: _density(g, _size(d)) * _size(d) / 2),
     ),
-)  # fmt: skip
+)
 
 # 12.3
 
@@ -122,7 +122,7 @@ IDENTICAL = Question(
         Slip("both answers may have ended before n, at the same place: they are identical.",
              lambda pairs, n: _share(pairs, lambda ab: ab[0][:n] == ab[1][:n] and len(ab[0]) >= n)),
     ),
-)  # fmt: skip
+)
 
 # 12.4
 
@@ -158,6 +158,6 @@ LAYOUT = Question(
         Slip("the committed context is missing; every row sees all of it.",
              lambda p, row, c: [c + r for r in _path(p, row)]),
     ),
-)  # fmt: skip
+)
 
 QUESTIONS = (SPACING, TURNS, IDENTICAL, LAYOUT)
