@@ -16,7 +16,7 @@ from .. import theory
 from ..core.trace import Steps
 from ..measure.costs import Costs
 from . import figures, style
-from .fallback import show
+from .fallback import live, show
 
 DRAWS = 200  # steps of a batch
 
@@ -182,20 +182,16 @@ def chooser(recorded: Mapping[str, Mapping[str, Steps]], machines: Mapping[str, 
     task = widgets.Dropdown(options=[(_plain(name), name) for name in recorded], description="task", **wide)
     machine = widgets.Dropdown(options=list(machines), description="t(q, B)", **wide)
     batch = widgets.SelectionSlider(options=_batches(machines[machine.value]), description="B, sequences", **wide)
-    shown = widgets.HTML()
 
-    def redraw(_: Any = None) -> None:
-        shown.value = page(task.value, recorded[task.value], machines[machine.value], batch.value)
+    def drawn() -> str:
+        return page(task.value, recorded[task.value], machines[machine.value], batch.value)
 
     def change_machine(_: Any) -> None:
         sizes = _batches(machines[machine.value])
         batch.options, batch.value = sizes, min(sizes, key=lambda size: abs(size - batch.value))
-        redraw()
 
-    machine.observe(change_machine, "value")
-    for control in (task, batch):
-        control.observe(redraw, "value")
-    redraw()
+    machine.observe(change_machine, "value")  # before the page is drawn anew
+    shown = live(drawn, task, machine, batch)
     name, costs = task.value, machines[machine.value]
     sizes = _batches(costs)
     static = "".join(page(name, recorded[name], costs, B) for B in dict.fromkeys((sizes[0], sizes[-1])))

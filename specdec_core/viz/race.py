@@ -39,7 +39,7 @@ def figure(record: Mapping[str, Any]) -> Any:
 
 
 def images(record: Mapping[str, Any]) -> dict[str, bytes]:
-    """The figure as files, by suffix: an SVG whose text stays text, and a PNG at 150 dots an inch."""
+    """The figure as files, by suffix: an SVG whose text stays text, and a PNG at 150 dots per inch."""
     about = {"Title": title(record), "Description": caption(record)}
     options = {"svg": {"metadata": {**about, "Date": None}}, "png": {"metadata": about, "dpi": 150}}
     files, drawn = {}, figure(record)
@@ -92,16 +92,8 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
             if high > low:
                 ends = [[middle - low], [high - middle]]
                 axes.errorbar(x, middle, ends, color="black", linewidth=0, elinewidth=1.2, capsize=2)
-            number = axes.annotate(
-                f"{middle:.2f}",
-                (x, high),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7,
-                rotation=90 if len(shown) > 3 else 0,
-                zorder=5,
-            )
+            look = {"ha": "center", "fontsize": 7, "rotation": 90 if len(shown) > 3 else 0, "zorder": 5}
+            number = axes.annotate(f"{middle:.2f}", (x, high), (0, 3), textcoords="offset points", **look)
             number.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.axhline(1, color="black", linewidth=1.2, linestyle="--", label=methods[0])
     axes.set_ylabel(f"speedup (tokens per second,\n{methods[0]} = 1)")

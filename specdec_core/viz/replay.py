@@ -13,28 +13,19 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from ..core.trace import Step, Trace
-from .fallback import show
+from .fallback import show, stepped
 
+_ACCEPTED = "text-decoration:none;background:#BFE3F5;border-bottom:2px solid #0072B2"
+_UNTESTED = "font-size:100%;color:#6B6B6B;border-bottom:1px dotted"
+_BONUS = "font-style:normal;background:#EAF6E9;border-bottom:4px double #009E73"
 # kind: (what the legend says, element, style). The elements alone still mark where a page drops the styles.
 LOOKS = {
-    "accepted": (
-        "drafted and accepted",
-        "u",
-        "text-decoration:none;background:#BFE3F5;border-bottom:2px solid #0072B2",
-    ),
+    "accepted": ("drafted and accepted", "u", _ACCEPTED),
     "correction": ("the target's correction after a rejection", "b", "font-weight:normal;outline:1.5px solid #D55E00"),
-    "bonus": (
-        "the bonus token after a full acceptance",
-        "em",
-        "font-style:normal;background:#EAF6E9;border-bottom:4px double #009E73",
-    ),
+    "bonus": ("the bonus token after a full acceptance", "em", _BONUS),
     "plain": ("written with no draft to check", "span", ""),
     "rejected": ("drafted and rejected", "s", "color:#6B6B6B"),
-    "untested": (
-        "drafted, never tested: behind a rejection",
-        "small",
-        "font-size:100%;color:#6B6B6B;border-bottom:1px dotted",
-    ),
+    "untested": ("drafted, never tested: behind a rejection", "small", _UNTESTED),
 }
 _PAGE = (
     "margin:3px 0;background:#FFFFFF;color:#1A1A1A;border:1px solid #CCCCCC;border-radius:4px;padding:8px 10px;"
@@ -120,25 +111,11 @@ def replay(trace: Trace, tokenizer: Any) -> None:
     Raises:
         ValueError: for a run without steps.
     """
-    import ipywidgets as widgets
-
     count = len(trace.steps)
     if not count:
         raise ValueError("there is nothing to replay: the run has no steps")
-    slider = widgets.IntSlider(
-        value=min(2, count),
-        min=1,
-        max=count,
-        description="step",
-        continuous_update=True,
-        layout=widgets.Layout(width="70%"),
-    )
-    play = widgets.Play(value=slider.value, min=1, max=count, interval=500)
-    widgets.jslink((play, "value"), (slider, "value"))
-    page = widgets.HTML(replay_html(trace, tokenizer, slider.value))
-    slider.observe(lambda change: setattr(page, "value", replay_html(trace, tokenizer, change["new"])), "value")
-    static = replay_html(trace, tokenizer)
-    show(widgets.VBox([widgets.HBox([play, slider]), page]), static, f"Replay of {count} steps of {trace.drafter}")
+    widget = stepped(lambda t: replay_html(trace, tokenizer, t), "step", 1, count, min(2, count), interval=500)
+    show(widget, replay_html(trace, tokenizer), f"Replay of {count} steps of {trace.drafter}")
 
 
 def _span(text: str, kind: str) -> str:
