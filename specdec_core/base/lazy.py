@@ -1,6 +1,6 @@
 """A package's face: names that are imported from its modules when they are first asked for.
 
-So `import specdec_core` costs nothing, `specdec --help` answers at once, and a reader needs one import path a room.
+So `import specdec_core` costs nothing, `specdec --help` answers at once, and a reader needs one import path per room.
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ class Result:
         digest: SHA-256 of its bytes.
         outcome: "graded", or why not (names in `lift`, and above).
         exercise: whose answers.
-        points, of: earned, and to be had.
+        points, of: earned, out of how many.
         questions: question -> ``{"points", "of", "state", "message"}``; state is "right", "wrong", or why there was
             nothing to judge.
         notes: what the teacher should know.
-        seed: of the inputs; with it the same inputs can be had again.
+        seed: of the inputs; with it the same inputs can be made again.
         seconds, peak_bytes: what grading it took: wall time, and the most memory that its processes held at once.
     """
 

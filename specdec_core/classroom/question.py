@@ -37,7 +37,7 @@ class Question:
         cases: the inputs by a numpy generator; each a tuple of arguments.
         right: the right value for a case, by definition and slowly.
         slips: usual mistakes, the most specific first.
-        observe: ``observe(ask, *case, like, read)``: how a value is had from the answer; plainly calling it unless
+        observe: ``observe(ask, *case, like, read)``: how to get a value from the answer; by calling it, unless
             given. Where the answer draws at random it is `law_of`, and the value is the law of what it returns.
         like: a value of the right form where the right value of a case does not show it (an empty list).
         returns: the right form in words, such as ``"a law over the vocabulary"``.

@@ -7,10 +7,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..base.extras import needs
 from .options import natural, positive
+
+if TYPE_CHECKING:
+    from ..classroom.grader import Limits, Result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..classroom.folder import grade_all
     from ..classroom.grader import GRADED, GradeError, Limits
     from ..classroom.reports import as_csv, as_html, as_json, feedback, save
 
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     journal = arguments.out.with_name(f".{arguments.out.name}.unfinished") if arguments.out else None
     start = time.perf_counter()
     try:
-        results = _graded(arguments.path, grade_all, limits, jobs, journal, arguments.seed)
+        results = _graded(arguments.path, limits, jobs, journal, arguments.seed)
     except KeyboardInterrupt:
         if journal is not None:
             print(f"\nspecdec: interrupted; the same command goes on where it was ({journal})", file=sys.stderr)
@@ -82,16 +84,16 @@ def _able(arguments: argparse.Namespace, error: type[Exception]) -> None:
             raise error(f"--out {out}: no file can be written there; choose another place.")
 
 
-def _graded(path: Path, grade_all: Any, limits: Any, jobs: int, journal: Path | None, seed: int | None) -> list[Any]:
+def _graded(path: Path, limits: Limits, jobs: int, journal: Path | None, seed: int | None) -> list[Result]:
     from tqdm import tqdm
 
-    from ..classroom.folder import find_notebooks
+    from ..classroom.folder import find_notebooks, grade_all
     from ..classroom.reports import line
 
     count = len(find_notebooks(path))
     with tqdm(total=count, desc="Grading", unit="file", file=sys.stderr, disable=count == 1) as bar:
 
-        def progress(result: Any) -> None:
+        def progress(result: Result) -> None:
             if count > 1:
                 bar.write(line(result), file=sys.stderr)
             bar.update()
@@ -99,7 +101,7 @@ def _graded(path: Path, grade_all: Any, limits: Any, jobs: int, journal: Path | 
         return grade_all(path, limits, min(jobs, count), journal, seed, progress)
 
 
-def _summary(results: list[Any], seconds: float, jobs: int) -> str:
+def _summary(results: list[Result], seconds: float, jobs: int) -> str:
     peak = max(result.peak_bytes for result in results)
     count = len(results)
     return (

@@ -64,7 +64,7 @@ class Costs:
 
     @property
     def by_batch(self) -> tuple[Costs, ...]:
-        """One a batch size, this one first."""
+        """One per batch size, this one first."""
         return (replace(self, larger=()), *self.larger)
 
     def t(self, q: float, B: float | None = None, level: str = "median") -> float:

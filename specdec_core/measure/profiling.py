@@ -97,7 +97,7 @@ class Profile:
         return 1 - self.phases["forward"] / self.seconds
 
     def limit(self, limits: Limits) -> float:
-        """The least seconds a forward can take: weights, keys and values read once, products computed."""
+        """The least time of a forward, in seconds: weights, keys and values read once, products computed."""
         return sum(self.work.values(), Work()).limit(limits)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def roofline(q: float, weight_bytes: float, parameters: float, bandwidth: float, flops: float) -> float:
-    """The least seconds a forward with q rows can take: the slower of reading the weights and computing with them.
+    """The least time, in seconds, of a forward with q rows: the slower of reading the weights and computing with them.
 
     Each weight is read once, whatever q is, and multiplied and added once per row. Attention over the cache and
     everything but matrix products are left out. (Williams, Waterman and Patterson 2009, "Roofline".)

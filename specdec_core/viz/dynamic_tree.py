@@ -149,7 +149,7 @@ def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
 
 
 def places(growth: Growth) -> list[tuple[int, float]]:
-    """(column, line) of each node: a column a depth, children together and in the order of their parents."""
+    """(column, line) of each node: depths are columns, children stand together and in the order of their parents."""
     depths, columns, lines = growth.depths, {}, [0.0] * len(growth.tokens)
     for depth in range(max(depths) + 1):
         nodes = [i for i, d in enumerate(depths) if d == depth]

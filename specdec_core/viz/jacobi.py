@@ -73,7 +73,7 @@ def kinds(rounds: Sequence[Sequence[int]], answer: Sequence[int]) -> list[list[s
 
 
 def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callable[[int], str]) -> Any:
-    """The heat map as a figure of matplotlib: a row a round, a column a place, the tokens written in the cells."""
+    """The heat map as a figure of matplotlib: rounds are rows, places are columns, tokens stand in the cells."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ..model.chat import Tokenizer
 from .fallback import live, show
 from .markup import MONO, PAPER, SMALL
 from .replay import pieces
@@ -98,7 +99,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"\s*\w+|\s*[^\w\s]|\s+\Z", text)
 
 
-def splitters(tokenizer: Any = None) -> dict[str, Callable[[str], Split]]:
+def splitters(tokenizer: Tokenizer | None = None) -> dict[str, Callable[[str], Split]]:
     """By name of the unit: a function that splits a text.
 
     Words are compared without regard to the space before them and to capitals.
@@ -155,11 +156,11 @@ def page(keys: Sequence[Any], shown: Sequence[str], max_n: int = 3, num_tokens: 
     )
 
 
-def viewer(tokenizer: Any = None, text: str = EXAMPLE, max_n: int = 2, num_tokens: int = 4) -> None:
+def viewer(tokenizer: Tokenizer | None = None, text: str = EXAMPLE, max_n: int = 2, num_tokens: int = 4) -> None:
     """Show the matcher on a text box; without a kernel, both answers for the given text.
 
     Args:
-        tokenizer: of transformers; adds the model's own tokens to the units.
+        tokenizer: adds the model's own tokens to the units.
         text, max_n, num_tokens: what to begin with.
     """
     import ipywidgets as widgets

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..drafters.rest import frequent_prefixes
+from ..model.chat import Tokenizer
 from . import markup
 from .fallback import live, show
 from .matcher import LOOKS, Split, splitters
@@ -164,11 +165,11 @@ def page(
     )
 
 
-def viewer(tokenizer: Any = None, corpus: str = EXAMPLE, query: str = QUERY) -> None:
+def viewer(tokenizer: Tokenizer | None = None, corpus: str = EXAMPLE, query: str = QUERY) -> None:
     """Show search and draft on two text boxes; without a kernel, the given texts with the whole bisection.
 
     Args:
-        tokenizer: of transformers; adds the model's own tokens to the units.
+        tokenizer: adds the model's own tokens to the units.
         corpus, query: what to begin with.
     """
     import ipywidgets as widgets

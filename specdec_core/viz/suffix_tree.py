@@ -14,6 +14,7 @@ from typing import Any
 from ..core.contract import Budget
 from ..core.rng import Rng
 from ..drafters import SuffixDecoding
+from ..model.chat import Tokenizer
 from ..stores.suffix_tree import as_text
 from . import markup
 from .fallback import live, show
@@ -142,11 +143,11 @@ def page(
     )
 
 
-def viewer(tokenizer: Any = None, past: str = PAST, now: str = NOW) -> None:
+def viewer(tokenizer: Tokenizer | None = None, past: str = PAST, now: str = NOW) -> None:
     """Show the memory on two text boxes and a slider; without a kernel, two moments of the given texts.
 
     Args:
-        tokenizer: of transformers; adds the model's own tokens to the units.
+        tokenizer: adds the model's own tokens to the units.
         past, now: what to begin with; each line of ``past`` is one answer.
     """
     import ipywidgets as widgets
