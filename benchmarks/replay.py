@@ -44,9 +44,9 @@ def record(arguments) -> dict:
         return generate(lm, ids, max_new_tokens=arguments.max_new_tokens, stop=loaded.stop).tokens
 
     for question in tqdm(own(arguments.tasks)):
-        for turn in conversation(question, loaded.tokenizer, answer):
-            kept = {"prompt": turn.prompt_ids, "tokens": turn.answer_ids}
-            answers.append({"id": question.id, "task": question.task, "turn": turn.index, **kept})
+        for turn, (prompt, tokens) in enumerate(conversation(question, loaded.tokenizer, answer)):
+            kept = {"turn": turn, "prompt": prompt, "tokens": tokens}
+            answers.append({"id": question.id, "task": question.task, **kept})
     return {"vocab_size": lm.vocab_size, "answers": answers}
 
 

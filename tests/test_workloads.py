@@ -294,15 +294,14 @@ def test_conversation_puts_earlier_answers_in_later_prompts(tokenizer):
 
     turns = list(conversation(Question("q", "chat", ("a", "b", "c")), tokenizer, answer, system="s"))
 
-    assert [turn.index for turn in turns] == [0, 1, 2]
-    assert [turn.prompt_ids for turn in turns] == prompts
+    assert [prompt for prompt, _ in turns] == prompts
     assert prompts == [
         encode(["a"], tokenizer, "s"),
         encode(["a", "b"], tokenizer, "s", ["one"]),
         encode(["a", "b", "c"], tokenizer, "s", ["one", "two"]),
     ]
     # The answer's ids are what the model gave, its end token included.
-    assert [tokenizer.decode(turn.answer_ids) for turn in turns] == [" one \x03", "two", "three\x03"]
+    assert [tokenizer.decode(answer_ids) for _, answer_ids in turns] == [" one \x03", "two", "three\x03"]
 
 
 def test_conversation_survives_an_answer_that_edits_its_prompt_and_one_of_no_tokens():
@@ -311,7 +310,7 @@ def test_conversation_survives_an_answer_that_edits_its_prompt_and_one_of_no_tok
         return []
 
     turns = list(conversation(Question("q", "chat", ("a", "b")), Old(), answer))
-    assert [(turn.prompt_ids, turn.answer_ids) for turn in turns] == [
+    assert turns == [
         (encode("a", Old()), []),
         (encode(["a", "b"], Old(), answers=[""]), []),
     ]
@@ -338,7 +337,7 @@ def test_conversation_with_the_tokenizer_of_this_transformers():
         "{% if add_generation_prompt %}assistant :{% endif %}"
     )
     turns = list(conversation(Question("q", "chat", ("hello why", "and then")), tokenizer, lambda ids: [6]))
-    assert [turn.prompt_ids for turn in turns] == [
+    assert [prompt for prompt, _ in turns] == [
         [1, 3, 4, 5, 2, 3],
         [1, 3, 4, 5, 2, 3, 6, 1, 3, 7, 8, 2, 3],
     ]

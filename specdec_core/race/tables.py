@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from ..core.trace import PHASES
 from .results import Row
@@ -37,11 +38,10 @@ def markdown(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -
         | :--- | ------: |
         | math |    1.00 |
     """
-    widths = _widths(table, columns)
-    left = _left(columns)
-    rule = [":" + "-" * (w - 1) if text else "-" * (w - 1) + ":" for w, text in zip(widths, left, strict=True)]
-    lines = [_aligned(columns, widths, left), rule, *(_aligned(row, widths, left) for row in table)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    head, *rows = _padded(table, columns)
+    dashes = ["-" * (len(cell) - 1) for cell in head]
+    rule = [f":{line}" if words else f"{line}:" for line, words in zip(dashes, _left(columns), strict=True)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
 
 
 def text(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
@@ -52,15 +52,9 @@ def text(table: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> st
         task  speedup
         math     1.00
     """
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *table, strict=True)]
-    left = _left(columns)
-    lines, before = [_aligned(columns, widths, left)], None
-    for row in table:
-        if before not in (None, row[0]):
-            lines.append([])
-        lines.append(_aligned(row, widths, left))
-        before = row[0]
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    head, *rows = ["  ".join(line).rstrip() for line in _padded(table, columns)]
+    tasks = groupby(zip(table, rows, strict=True), key=lambda pair: pair[0][0])
+    return "\n".join([head, "\n\n".join("\n".join(row for _, row in task) for _, task in tasks)])
 
 
 def _cells(row: Row) -> list[str]:
@@ -99,9 +93,10 @@ def _left(columns: Sequence[str]) -> list[bool]:
     return [place == 0 or column in words for place, column in enumerate(columns)]
 
 
-def _widths(table: Sequence[Sequence[str]], columns: Sequence[str]) -> list[int]:
-    return [max(3, *(len(cell) for cell in column)) for column in zip(columns, *table, strict=True)]
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> list[str]:
-    return [cell.ljust(w) if to_left else cell.rjust(w) for cell, w, to_left in zip(row, widths, left, strict=True)]
+def _padded(table: Sequence[Sequence[str]], columns: Sequence[str]) -> list[list[str]]:
+    """The names of the columns and the rows, every cell as wide as its column."""
+    padded = []
+    for column, words in zip(zip(columns, *table, strict=True), _left(columns), strict=True):
+        width = max(3, *map(len, column))
+        padded.append([cell.ljust(width) if words else cell.rjust(width) for cell in column])
+    return [list(line) for line in zip(*padded, strict=True)]

@@ -32,21 +32,6 @@ class Task:
     on_request: bool
 
 
-@dataclass(frozen=True)
-class Turn:
-    """One call of the model within a conversation.
-
-    Attributes:
-        index: 0 for the first user turn.
-        prompt_ids: everything the model reads, earlier turns and answers included.
-        answer_ids: what it answered.
-    """
-
-    index: int
-    prompt_ids: list[int]
-    answer_ids: list[int]
-
-
 _LINES = (files(__package__) / "tasks.jsonl").read_text(encoding="utf-8").splitlines()
 KNOWN = {task.name: task for task in (Task(**json.loads(line)) for line in _LINES)}
 TASKS = {name: task for name, task in KNOWN.items() if not task.on_request}
@@ -88,7 +73,7 @@ def conversation(
     tokenizer: Tokenizer | None,
     answer: Callable[[list[int]], Sequence[int]],
     system: str | None = None,
-) -> Iterator[Turn]:
+) -> Iterator[tuple[list[int], list[int]]]:
     """Have the conversation of a question: one call of `answer` per user turn, earlier answers in its prompt.
 
     An answer enters the next prompt as text, without special tokens or space around it, as a chat server
@@ -101,7 +86,7 @@ def conversation(
         system: the system message.
 
     Yields:
-        One `Turn` after each answer.
+        After each answer the prompt, earlier turns and answers included, and the answer.
 
     Example:
         >>> class Letters:
@@ -111,15 +96,15 @@ def conversation(
         ...     def decode(self, ids, skip_special_tokens=False):
         ...         return "".join(map(chr, ids))
         >>> question = Question("1", "chat", ("Hi", "Why?"))
-        >>> for turn in conversation(question, Letters(), lambda ids: [111, 107]):  # always "ok"
-        ...     print(turn.index, len(turn.prompt_ids), turn.answer_ids)
-        0 20 [111, 107]
-        1 47 [111, 107]
+        >>> for prompt_ids, answer_ids in conversation(question, Letters(), lambda ids: [111, 107]):  # always "ok"
+        ...     print(len(prompt_ids), answer_ids)
+        20 [111, 107]
+        47 [111, 107]
     """
     answers: list[str] = []
     for index in range(len(question.turns)):
         prompt_ids = list(question.ids) or encode(question.turns[: index + 1], tokenizer, system, answers)
         answer_ids = [int(token) for token in answer(list(prompt_ids))]
-        yield Turn(index, prompt_ids, answer_ids)
+        yield prompt_ids, answer_ids
         if index + 1 < len(question.turns):
             answers.append(tokenizer.decode(answer_ids, skip_special_tokens=True).strip())

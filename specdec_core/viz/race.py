@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.trace import PHASES
 from ..measure.machine import in_words
-from ..race.results import ALL
+from ..race.results import ALL, Row
 from . import style
 
 _GRAYS = ("#f7f7f7", "#cccccc", "#969696", "#525252", "#000000")  # one per phase
@@ -22,9 +22,9 @@ def figure(record: Mapping[str, Any]) -> Any:
     """A matplotlib figure of a record of `specdec race`, in three panels."""
     from matplotlib.figure import Figure
 
-    methods = list(dict.fromkeys(row["method"] for row in record["rows"]))  # the baseline is the first
-    tasks = list(dict.fromkeys(row["task"] for row in record["rows"]))  # ALL is the last
-    rows = {(row["method"], row["task"]): row for row in record["rows"]}
+    rows = {(row["method"], row["task"]): Row(**row) for row in record["rows"]}
+    methods = list(dict.fromkeys(method for method, _ in rows))  # the baseline is the first
+    tasks = list(dict.fromkeys(task for _, task in rows))  # ALL is the last
     with style.used():
         drawn = Figure(figsize=_SIZE)
         panels = drawn.subplot_mosaic(
@@ -78,7 +78,7 @@ def caption(record: Mapping[str, Any]) -> str:
     )
 
 
-def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[str]) -> None:
+def _speedup(axes: Any, rows: Mapping[tuple[str, str], Row], methods: Sequence[str], tasks: Sequence[str]) -> None:
     from matplotlib.patheffects import withStroke
 
     shown = methods[1:]
@@ -86,9 +86,9 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
     for i, method in enumerate(shown):
         at = [place + (i - (len(shown) - 1) / 2) * width for place in _places(tasks)]
         mine = [rows[method, task] for task in tasks]
-        axes.bar(at, [row["speedup"] for row in mine], width, label=method, **style.bar(i + 1))
+        axes.bar(at, [row.speedup for row in mine], width, label=method, **style.bar(i + 1))
         for x, row in zip(at, mine, strict=True):
-            middle, low, high = row["speedup"], row["speedup_low"], row["speedup_high"]
+            middle, low, high = row.speedup, row.speedup_low, row.speedup_high
             if high > low:
                 ends = [[middle - low], [high - middle]]
                 axes.errorbar(x, middle, ends, color="black", linewidth=0, elinewidth=1.2, capsize=2)
@@ -103,21 +103,21 @@ def _speedup(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[s
     _name(axes, tasks)
 
 
-def _calls(axes: Any, rows: Mapping, methods: Sequence[str], tasks: Sequence[str]) -> None:
+def _calls(axes: Any, rows: Mapping[tuple[str, str], Row], methods: Sequence[str], tasks: Sequence[str]) -> None:
     step = min(0.18, 0.7 / len(methods))  # side by side: methods with the same law give the same number
     for i, method in enumerate(methods):
         at = [place + (i - (len(methods) - 1) / 2) * step for place in _places(tasks)]
         look = {**style.line(i), "linestyle": "none", "markersize": 7, "markeredgecolor": "black"}
-        axes.plot(at, [rows[method, task]["tokens_per_call"] for task in tasks], label=method, **look)
+        axes.plot(at, [rows[method, task].tokens_per_call for task in tasks], label=method, **look)
     axes.set_ylabel("tokens per target call\n(bonus token included)")
     axes.legend(fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     _name(axes, tasks, rotation=35)
 
 
-def _split(axes: Any, rows: Mapping, methods: Sequence[str]) -> None:
-    ours = [method for method in methods if rows[method, ALL]["ms"]]
+def _split(axes: Any, rows: Mapping[tuple[str, str], Row], methods: Sequence[str]) -> None:
+    ours = [method for method in methods if rows[method, ALL].ms]
     for place, method in enumerate(ours):
-        split, left = rows[method, ALL]["ms"], 0.0
+        split, left = rows[method, ALL].ms, 0.0
         for phase, gray in zip(PHASES, _GRAYS, strict=True):
             look = {"color": gray, "edgecolor": "black", "linewidth": 0.6}
             label = phase if place == 0 else None
