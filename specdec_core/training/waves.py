@@ -23,7 +23,7 @@ from ..model.fetch import home
 from ..model.lm import CachedLM
 from ..model.loaded import LoadedModel
 from ..stores import identify
-from .corpus import HELD_OUT
+from .corpus import HELD_OUT, turns
 from .selfchat import ANSWER, LOOP, Template, begin, converse
 
 TEXT = Path(__file__).parents[1] / "weights" / "selfchat.npz"  # the default model's conversations, tokens and roles
@@ -143,20 +143,10 @@ def documents(tokenizer: Tokenizer, text: Path = TEXT) -> Iterator[np.ndarray]:
 def paragraphs(path: Path, tokenizer: Tokenizer) -> list[str]:
     """Answers of a wave of 40 to 130 tokens without code: texts for prompts that need one."""
     with safe_open(path, "pt") as file:
-        tokens, roles = file.get_tensor("tokens").tolist(), file.get_tensor("roles").tolist()
-    found = []
-    for line, kinds in zip(tokens, roles, strict=True):
-        answer: list[int] = []
-        for token, kind in zip([*line, 0], [*kinds, -1], strict=True):
-            if kind == ANSWER:
-                answer.append(token)
-                continue
-            if 40 <= len(answer) <= 130:
-                text = tokenizer.decode(answer, skip_special_tokens=True).strip()
-                if "```" not in text:
-                    found.append(text)
-            answer = []
-    return found
+        tokens, roles = file.get_tensor("tokens"), file.get_tensor("roles")
+    answers = [tokens[row, start:end] for row, start, end in turns(tokens, roles, ANSWER) if 40 <= end - start <= 130]
+    texts = [tokenizer.decode(answer.tolist(), skip_special_tokens=True).strip() for answer in answers]
+    return [text for text in texts if "```" not in text]
 
 
 def _answers(path: Path) -> int:
