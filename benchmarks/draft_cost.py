@@ -58,7 +58,7 @@ def main() -> int:
 
 def widen(drafter: FeatureDrafter, lm: CachedLM) -> None:
     """Let MTP's or EAGLE's module project to all of the target's tokens."""
-    head = lm.head_rows(torch.arange(lm.vocab_size))
+    head = lm.execution.head_rows(torch.arange(lm.vocab_size))
     layer = torch.nn.Linear(head.shape[1], len(head), bias=False, device="meta")
     layer.weight = torch.nn.Parameter(head, requires_grad=False)
     drafter.model._head = type(drafter.model._head)(layer)

@@ -494,7 +494,7 @@ context = Context(lm)
 small = build("draft_model:num_tokens=8", context)
 whole = build("draft_model:num_tokens=8,vocabulary=full", context)
 trained = sum(tensor.numel() for name, tensor in load_file(path).items() if name != "ids")
-few, many, width = small.lm.execution.layers, lm.execution.layers, loaded.model.config.hidden_size
+few, many, width = small.lm.execution.facts.layers, lm.execution.facts.layers, loaded.model.config.hidden_size
 print(f"The target has {many} layers and {loaded.parameters / 1e6:.1f} million weights.")
 print(f"The draft model has {few} layers of the same width {width}, {trained / 1e6:.1f} million weights of its own,")
 print(f"and of the {lm.vocab_size} rows of the projection {len(small.draft_ids)}.")

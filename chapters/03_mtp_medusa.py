@@ -172,7 +172,7 @@ def norm(x, weight):
 
 
 f = states.float().cpu()
-embedded = lm.embed(torch.tensor(text[1:])).float().cpu()  # t_1 ... t_{L-1}
+embedded = lm.execution.embed(torch.tensor(text[1:])).float().cpu()  # t_1 ... t_{L-1}
 pair = torch.cat([norm(embedded, w["norm_token.weight"]), norm(f[:-1], w["norm_feature.weight"])], -1)
 x = pair @ w["join.weight"].T  # (L-1, 2D) -> (L-1, D)
 
@@ -209,7 +209,7 @@ from specdec_core.drafters import Context, build
 x = x + attention(norm(x, w["layer.input_layernorm.weight"]))
 g = x + mlp(norm(x, w["layer.post_attention_layernorm.weight"]))  # (L-1, D): stand-ins for f_1 ... f_{L-1}
 ids = tensors["ids"]  # (K,) the tokens that the module can draft
-E = lm.head_rows(ids).float().cpu()  # (K, D) their rows of the target's projection
+E = lm.execution.head_rows(ids).float().cpu()  # (K, D) their rows of the target's projection
 ours = E @ norm(g[-1], w["norm_out.weight"])  # (K,) logits of the token after the text
 
 context = Context(lm)
@@ -322,7 +322,7 @@ tensors = load_file(weights.shipped("medusa"))
 ids, accuracy = tensors["ids"].numpy(), tensors["accuracy"].double().numpy()  # (K,), (heads, ranks)
 accuracy /= np.maximum(1, accuracy.sum(1, keepdims=True))  # stored in 16 bits, shares may add up to more than 1
 w = {name: tensor.float() for name, tensor in tensors.items()}
-E, last = lm.head_rows(tensors["ids"]).float().cpu(), f[-2]  # (K, D), (D,)
+E, last = lm.execution.head_rows(tensors["ids"]).float().cpu(), f[-2]  # (K, D), (D,)
 ours = torch.stack([
     E @ w[f"turns.{k}.weight"] @ (last + torch.nn.functional.silu(w[f"heads.{k}.0.linear.weight"] @ last))
     for k in range(len(accuracy))
@@ -882,7 +882,7 @@ for what, drafter in {
 def logits_at(count=40):
     """At places all over the answers: the target's logits after the root, and head 1's."""
     roots = [(states, place) for length, tokens, states in recorded for place in range(length, len(tokens))]
-    whole = lm.head_rows(torch.arange(lm.vocab_size)).float()
+    whole = lm.execution.head_rows(torch.arange(lm.vocab_size)).float()
     for states, place in roots[:: max(1, len(roots) // count)]:
         both = whole @ states[place].float(), heads(states[place - 1])[0]
         yield [logits.double().cpu().numpy() for logits in both]

@@ -118,7 +118,7 @@ from specdec_core import DraftTree
 some = tokenizer.encode("The letters of the alphabet are")
 lm.prefill(some[:-1], reserve=2)
 out = lm.forward(DraftTree.empty(some[-1]), needs_hidden=True)
-rows = lm.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
+rows = lm.execution.head_rows(torch.arange(1000))  # of the vocabulary projection, for a thousand tokens
 apart = (out.hidden.float() @ rows.float().T - out.logits[:, :1000].float()).abs().max()
 print(f"D = {out.hidden.shape[1]}; largest difference between H f and the logits: {apart:.1e},", end=" ")
 print(f"the rounding of {str(loaded.dtype)[6:]}")
@@ -324,7 +324,8 @@ def read(rows):
 
 seen, unseen = read(training), read(held_out)
 ids = torch.from_numpy(module.ids)
-embedding, head = lm.embed(torch.arange(lm.vocab_size)).float().cpu(), lm.head_rows(ids).float().cpu()
+embedding = lm.execution.embed(torch.arange(lm.vocab_size)).float().cpu()  # (V, D)
+head = lm.execution.head_rows(ids).float().cpu()  # (K, D)
 
 # %%
 def joined(tokens, states, reads):

@@ -836,9 +836,9 @@ tokens, decode = sum(lengths), sum(times) / 1e3
 reading = sum(trace.prefill_seconds for trace in watched)
 weights = loaded.parameters * loaded.dtype.itemsize
 most = max(step.tree.size for step in live_steps)
-config = lm.execution.config
+config = lm.execution.facts.config
 heads_kv, width = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-a_token = 2 * config.num_hidden_layers * heads_kv * width * lm.execution.dtype.itemsize
+a_token = 2 * config.num_hidden_layers * heads_kv * width * lm.execution.facts.dtype.itemsize
 phases = ", ".join(f"{phase} {part / decode:.1%}" for phase, part in seconds.items())
 speeds = [tokens / decode, tokens / (decode + reading)]
 display(Markdown(

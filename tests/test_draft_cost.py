@@ -62,7 +62,7 @@ def test_a_feature_module_is_measured_with_some_tokens_and_with_all():
     lm, head = CachedLM(target), target.lm_head.weight.detach()
     torch.manual_seed(0)
     module = FeatureDraft(Frozen(head, head[ids], ids, target.config), normed=True).eval().requires_grad_(False)
-    drafter = MTP(FeatureModel(module, lm.embed), 300, 3)
+    drafter = MTP(FeatureModel(module, lm.execution.embed), 300, 3)
     some = drafting(lm, PROMPT, drafter, max_new_tokens=6, repeats=1)
     widen(drafter, lm)
     all_of_them = drafting(lm, PROMPT, drafter, max_new_tokens=6, repeats=1)

@@ -176,16 +176,16 @@ def test_what_a_drafter_shares_outlives_the_matrices(tied, tmp_path):
     rows, head = model.model.embed_tokens.weight[ids].clone(), model.lm_head.weight[ids].clone()
     for execution, release in (("eager", False), ("packed", False), ("compiled", False), ("packed", True)):
         lm = CachedLM(model, execution, release=release)
-        assert torch.equal(lm.embed(ids), rows) and torch.equal(lm.head_rows(ids), head)
+        assert torch.equal(lm.execution.embed(ids), rows) and torch.equal(lm.execution.head_rows(ids), head)
         assert torch.equal(rows, head) == tied
     alone = randomized(hf.LlamaForCausalLM(config)).float()  # loaded from nowhere
     lm = CachedLM(alone, "packed", release=True)
-    assert torch.equal(lm.embed(ids), rows)
+    assert torch.equal(lm.execution.embed(ids), rows)
     if tied:
-        assert torch.equal(lm.head_rows(ids), head)
+        assert torch.equal(lm.execution.head_rows(ids), head)
     else:
         with pytest.raises(UnsupportedModel, match="wrap the model with release=False"):
-            lm.head_rows(ids)
+            lm.execution.head_rows(ids)
 
 
 @needs_onednn

@@ -40,9 +40,9 @@ def module(config, embedding, head, ids, dtype=torch.float64, seed=0, **options)
 def beside(lm, size=7, **options):
     """A `FeatureModel` with random weights beside a tiny model."""
     ids = torch.randperm(lm.vocab_size, generator=torch.Generator().manual_seed(1))[:size]
-    head, every = lm.head_rows(ids), torch.arange(lm.vocab_size)
-    made = module(lm.execution.config, lm.embed(every), head, ids, lm.execution.dtype, **options)
-    return feature.FeatureModel(made, lm.embed)
+    head, every = lm.execution.head_rows(ids), torch.arange(lm.vocab_size)
+    made = module(lm.execution.facts.config, lm.execution.embed(every), head, ids, lm.execution.facts.dtype, **options)
+    return feature.FeatureModel(made, lm.execution.embed)
 
 
 class Toy:
@@ -184,7 +184,7 @@ def test_case_2_greedy_identity_with_true_states_at_every_step(name, penalized):
 def test_case_1_3_greedy_identity_beside_a_llama(name, execution):
     lm = tiny_llama()
     if execution == "float32":
-        model = LlamaForCausalLM(lm.execution.config)
+        model = LlamaForCausalLM(lm.execution.facts.config)
         model.load_state_dict(lm.execution.model.state_dict())
         lm = CachedLM(model.float().eval())
     drafter = DRAFTERS[name](beside(lm), lm.vocab_size)
@@ -209,7 +209,7 @@ def test_case_4_a_narrow_and_a_wide_tree():
 
 def test_under_invariant_numerics_every_committed_row_has_the_bits_of_decoding_alone():
     lm = tiny_llama()
-    lm.numerics, lm.shape = "invariant", Shape(16, 512)
+    lm.shape = Shape(16, 512)
 
     def rows(drafter):
         run, outputs, found, forward = stream(lm, [1, 2, 3], drafter, max_new_tokens=20), [], [], lm.forward
@@ -415,7 +415,7 @@ def stored(tmp_path):
     """A tiny model beside which weights were written for it, all as its commands would find them."""
     model = tiny("llama", tie_word_embeddings=True)
     lm, ids = CachedLM(model), torch.tensor([5, 60, 2, 9])
-    trained = module(model.config, model.get_input_embeddings().weight, lm.head_rows(ids), ids, torch.float32)
+    trained = module(model.config, model.get_input_embeddings().weight, lm.execution.head_rows(ids), ids, torch.float32)
     trained.scale = 2.5
     card = weights.Card("eagle", "tiny", HASH, VOCAB, {"options": {"normed": False}, "scale": 2.5})
     path = tmp_path / "mine.safetensors"

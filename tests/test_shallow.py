@@ -212,7 +212,7 @@ def test_the_embedding_is_the_targets_even_where_that_reads_its_rows_from_the_fi
     path = str((tmp_path / "w").rename(tmp_path / "elsewhere" / "w.safetensors"))
     drafter = build(f"draft_model:weights={path},num_tokens=3", context)
     assert generate(context.lm, [5, 6, 7], drafter, max_new_tokens=12).tokens == expected
-    assert drafter.lm.execution.stack.embed == context.lm.embed
+    assert drafter.lm.execution.stack.embed._embed == context.lm.execution.embed
 
 
 def test_weights_of_another_target_or_of_no_known_one_are_refused(target, tmp_path):

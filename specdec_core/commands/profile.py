@@ -65,9 +65,8 @@ def _time(arguments: argparse.Namespace) -> int:
     print(table(profiles, measured), end="\n\n")
     print(words(profiles[0], measured))
     if both:
-        lm.numerics = "invariant"
-        lm.shape = invariance.find(lm)
-        shape = lm.shape
+        shape = invariance.find(lm.with_own_cache)
+        lm = lm.with_own_cache(shape)
         print(
             f"\nnumerics=invariant, {shape.width} rows per forward, keys in blocks of {shape.block}, "
             f"attention in tiles of {shape.tile} rows:"

@@ -68,14 +68,6 @@ class TableLM:
         state[np.ravel_multi_index(last, self.table.shape[:-1])] = 1.0
         return state
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, V**order) one-hot rows."""
-        return torch.eye(self.vocab_size, self.vocab_size**self.order, dtype=torch.float64)[ids]
-
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, V**order) rows whose products with a `state` are the logits of ``ids``."""
-        return torch.from_numpy(self.table.reshape(-1, self.vocab_size).T)[ids]
-
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         self._tokens = [int(i) for i in ids]
         return self._states([ids[: i + 1] for i in range(len(ids))]) if needs_hidden else None

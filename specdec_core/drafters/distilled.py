@@ -35,11 +35,8 @@ def draft_lm(
     ids, tensors, _ = weights.load(name, target.vocab_size, weights_hash, "distilled draft model", "draft_model")
     if full:
         ids = torch.arange(target.vocab_size)
-    model = assemble(target.execution.config, tensors, _TargetRows(target), target.head_rows(ids))
-    lm = CachedLM(model, release=True)
-    if hasattr(lm.execution, "stack"):
-        lm.execution.stack.embed = target.embed  # it took the weight, of which there is none here
-    return lm, ids.numpy()
+    model = assemble(target.execution.facts.config, tensors, _TargetRows(target), target.execution.head_rows(ids))
+    return CachedLM(model, release=True), ids.numpy()
 
 
 def assemble(
@@ -79,10 +76,9 @@ class _TargetRows(nn.Module):
 
     def __init__(self, target: CachedLM):
         super().__init__()
-        execution = target.execution
-        shape = (0, execution.config.hidden_size)
-        empty = torch.empty(shape, dtype=execution.dtype, device=execution.device)
-        self.weight, self._embed = nn.Parameter(empty, requires_grad=False), target.embed
+        facts = target.execution.facts
+        empty = torch.empty(0, facts.config.hidden_size, dtype=facts.dtype, device=facts.device)
+        self.weight, self._embed = nn.Parameter(empty, requires_grad=False), target.execution.embed
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self._embed(ids.flatten()).view(*ids.shape, -1)  # ids (...) to (..., D)

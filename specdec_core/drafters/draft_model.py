@@ -108,7 +108,8 @@ class DraftModel(DrafterBase):
         if not model:
             lm, ids = distilled.draft_lm(target, context.weights_hash, weights, vocabulary == "full")
             return cls(lm, num_tokens, target.vocab_size, context.sampling, ids)
-        loaded = load(model, dtype=target.execution.dtype, device=target.execution.device)
+        facts = target.execution.facts
+        loaded = load(model, dtype=facts.dtype, device=facts.device)
         refuse_other_tokenizer(loaded.tokenizer, context.tokenizer)
         return cls(CachedLM(loaded.model, release=True), num_tokens, target.vocab_size, context.sampling)
 

@@ -97,7 +97,7 @@ class FeatureModel:
         self._token, self._feature, self._scale = module.token, module.feature, module.scale
         self._rotary = module.rotary
         self._cos = self._sin = torch.empty(0)
-        self._kv = KVCache(1)
+        self._kv = KVCache()
         self._rows = 0  # in flight;
         self._visible, self._depths = np.zeros((8, 8), bool), np.zeros(8, np.int64)  # which sees which; how deep
 
@@ -248,13 +248,12 @@ def load(name: str, lm: CachedLM, weights_hash: Callable[[], str] | None) -> Fea
     """The module from trained weights, beside the target ``lm`` that it was trained for; see `weights.load`."""
     what = "module of MTP or EAGLE"
     ids, tensors, card = weights.load(name, lm.vocab_size, weights_hash, what, "eagle", needs=["join.weight"])
-    execution = lm.execution
-    head = lm.head_rows(ids)  # (K, D)
-    module = FeatureDraft(Frozen(head, head, ids, execution.config), **card.recipe["options"])
+    facts, head = lm.execution.facts, lm.execution.head_rows(ids)  # (K, D)
+    module = FeatureDraft(Frozen(head, head, ids, facts.config), **card.recipe["options"])
     module.load_state_dict(tensors)
     module.scale = card.recipe.get("scale", module.scale)
     for part, child in module.named_children():
         if part != "rotary":  # positions are computed in float32
-            child.to(execution.device, execution.dtype)
-    module.rotary.to(execution.device)
-    return FeatureModel(module.eval().requires_grad_(False), lm.embed)
+            child.to(facts.device, facts.dtype)
+    module.rotary.to(facts.device)
+    return FeatureModel(module.eval().requires_grad_(False), lm.execution.embed)

@@ -184,8 +184,8 @@ def load(name: str, lm: CachedLM, weights_hash: Callable[[], str] | None) -> tup
     """Heads, the tokens (K,) that they draft, and their accuracy (H, R), for the target ``lm``; see `weights.load`."""
     what = "Medusa heads with their accuracy"
     ids, tensors, card = weights.load(name, lm.vocab_size, weights_hash, what, "medusa", needs=["accuracy"])
-    accuracy, head = tensors.pop("accuracy"), lm.head_rows(ids)  # (H, R), (K, D)
+    accuracy, head = tensors.pop("accuracy"), lm.execution.head_rows(ids)  # (H, R), (K, D)
     none = head[:0]  # `Heads` holds the rows that are used
-    module = MedusaHeads(Frozen(none, none, ids, lm.execution.config), **card.recipe["options"])
+    module = MedusaHeads(Frozen(none, none, ids, lm.execution.facts.config), **card.recipe["options"])
     module.load_state_dict(tensors)
     return Heads(module, head), ids.numpy(), accuracy.double().numpy()

@@ -94,7 +94,7 @@ def drafting(
     plain, timed = [], []
     for turn in range(repeats + 1):
         trace = _run(lm, prompt, drafter, options)
-        watched = _Watched(drafter, lambda: Calls(len(ids), lm.execution.device, clock))
+        watched = _Watched(drafter, lambda: Calls(len(ids), lm.execution.facts.device, clock))
         _run(lm, prompt, watched, options)
         if turn:  # the first turn allocates memory and chooses kernels
             plain.append(sum(step.seconds["draft"] + step.seconds["observe"] for step in trace.steps))

@@ -194,7 +194,7 @@ class _Watched:
         return self._lm.length
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
-        calls = Calls(self._lm.vocab_size, self._lm.execution.device, self._clock)
+        calls = Calls(self._lm.vocab_size, self._lm.execution.facts.device, self._clock)
         with calls:
             out = self._lm.forward(tree, needs_hidden)
         self.forwards.append((tree, calls))

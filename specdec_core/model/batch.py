@@ -56,7 +56,7 @@ def forward_together(
         UnsupportedModel: if the execution takes one sequence at a time, or numerics are invariant.
         ValueError: if two of the ``lms`` share a cache, or do not share a model.
     """
-    execution = lms[0].execution
+    execution, facts = lms[0].execution, lms[0].execution.facts
     if len({id(lm.kv) for lm in lms}) < len(lms) or any(lm.execution is not execution for lm in lms):
         raise ValueError("sequences in one forward share a model, not a cache; make each with lm.with_own_cache()")
     if any(lm.numerics != "fast" for lm in lms):
@@ -65,10 +65,10 @@ def forward_together(
     for lm, tree in zip(lms, trees, strict=True):
         lm.kv.reserve(lm.length + len(tree.tokens))
         places.append(lm.length + tree.depths)
-        flights.append(Flight(lm.length, 0, tree.ancestors, places[-1], execution.dtype, execution.device))
-    ids = torch.from_numpy(np.concatenate([tree.tokens for tree in trees])).to(execution.device)  # (N_1 + 1 + ...,)
-    at = torch.from_numpy(np.concatenate(places)).to(execution.device)  # (N_1 + 1 + ...,)
-    keep = torch.arange(len(ids), device=execution.device)
+        flights.append(Flight(lm.length, 0, tree.ancestors, places[-1], facts.dtype, facts.device))
+    ids = torch.from_numpy(np.concatenate([tree.tokens for tree in trees])).to(facts.device)  # (N_1 + 1 + ...,)
+    at = torch.from_numpy(np.concatenate(places)).to(facts.device)  # (N_1 + 1 + ...,)
+    keep = torch.arange(len(ids), device=facts.device)
     logits, hidden = execution.run(ids, at, Batch([lm.kv for lm in lms]), flights, keep, needs_hidden)
     sizes = [flight.rows for flight in flights]
     states = [None] * len(sizes) if hidden is None else hidden.split(sizes)

@@ -44,12 +44,22 @@ class Flight:
         tile: rows of a path that attend together, see `attend`.
     """
 
-    def __init__(self, base: int, first: int, visible: np.ndarray, positions: np.ndarray, dtype, device,
-                 paths: list[list[int]] | None = None, block: int = 1, tile: int = 1):  # fmt: skip
+    def __init__(
+        self,
+        base: int,
+        first: int,
+        visible: np.ndarray,
+        positions: np.ndarray,
+        dtype: torch.dtype,
+        device: torch.device,
+        paths: list[list[int]] | None = None,
+        block: int = 1,
+        tile: int = 1,
+    ):
         self.base, self.first, self.block, self.tile = base, first, block, tile
-        self.rows = len(visible)
-        self._visible, self._positions, self._dtype, self._device = visible, positions, dtype, device
-        self._bias: dict = {}
+        self.rows, self.positions = len(visible), positions
+        self._visible, self._dtype, self._device = visible, dtype, device
+        self._bias: dict[tuple[Path | None, int, int | None], torch.Tensor] = {}
         self.is_chain = paths is not None and len(paths) == 1
         self.paths = None if paths is None else self._shared_out(paths)
 
@@ -57,11 +67,11 @@ class Flight:
         """(1, 1, groups * n, keys) additive mask, 0 or -inf; made once, used by every layer."""
         key = (None, groups, window)
         if key not in self._bias:
-            slots = np.concatenate([np.arange(self.base), self._positions])
-            seen = np.ones((self.rows, len(slots)), bool)
+            slots = np.concatenate([np.arange(self.base), self.positions])  # (keys,)
+            seen = np.ones((self.rows, len(slots)), bool)  # (n, keys)
             seen[:, self.base :] = self._visible
             if window is not None:
-                seen &= self._positions[self.first :, None] - slots < window
+                seen &= self.positions[self.first :, None] - slots < window
             self._bias[key] = self._additive(seen[None], groups)
         return self._bias[key]
 
@@ -70,11 +80,12 @@ class Flight:
         key = (path, groups, window)
         if key not in self._bias:
             # A chain of this depth would have run at this many rows, padding included.
-            keys = self.base + -(-len(path.rows) // self.rows) * self.rows
-            slots = np.arange(-(-keys // self.block) * self.block)
-            distance = self.base + path.offsets[:, None] - slots
+            keys = self.base + rounded_up(len(path.rows), self.rows)
+            slots = np.arange(rounded_up(keys, self.block))  # (keys,)
+            distance = self.base + path.offsets[:, None] - slots  # (tiles * tile, keys)
             seen = (distance >= 0) & (distance < (window or math.inf))
-            self._bias[key] = self._additive(seen.reshape(-1, self.tile, len(slots)), groups)
+            seen = seen.reshape(-1, self.tile, len(slots))  # (tiles, tile, keys)
+            self._bias[key] = self._additive(seen, groups)
         return self._bias[key]
 
     def _shared_out(self, paths: list[list[int]]) -> list[Path]:
@@ -85,22 +96,24 @@ class Flight:
             done.update(path)
             if fresh:
                 fresh += fresh[:1] * (-len(fresh) % self.tile)  # the last tile is filled with what is at hand
-                offsets, rows = np.array(fresh).T
+                offsets, rows = np.array(fresh).T  # (tiles * tile,) each
                 at = torch.tensor(path, device=self._device)
                 shared.append(Path(at, offsets, torch.from_numpy(rows - self.first).to(self._device)))
         return shared
 
     def _additive(self, seen: np.ndarray, groups: int) -> torch.Tensor:
+        """0 where ``seen`` (tiles, n, keys) and -inf elsewhere, repeated for each query head of a key head."""
         bias = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~torch.from_numpy(seen), -math.inf)
-        return bias.repeat(1, groups, 1)[:, None].to(self._device)
+        bias = bias.repeat(1, groups, 1)[:, None]  # (tiles, 1, groups * n, keys)
+        return bias.to(self._device)
 
 
 class KVCache:
-    """Keys and values of one sequence: per layer (capacity, kv_heads, head_dim), allocated at the first write."""
+    """Keys and values of one sequence: (capacity, kv_heads, head_dim) by layer, allocated at the first write."""
 
-    def __init__(self, layers: int):
-        self.keys: list[torch.Tensor | None] = [None] * layers
-        self.values: list[torch.Tensor | None] = [None] * layers
+    def __init__(self) -> None:
+        self.keys: dict[int, torch.Tensor] = {}
+        self.values: dict[int, torch.Tensor] = {}
         self.length = 0
         self.capacity = 0
 
@@ -108,21 +121,17 @@ class KVCache:
         """Make room for ``capacity`` slots in all; grows at least by half, so steps do not copy the cache."""
         if capacity <= self.capacity:
             return
-        self.capacity = -(-max(capacity, self.capacity * 3 // 2) // 64) * 64
+        self.capacity = rounded_up(max(capacity, self.capacity * 3 // 2), 64)
         for buffers in (self.keys, self.values):
-            for layer, old in enumerate(buffers):
-                if old is not None:
-                    buffers[layer] = old.new_zeros(self.capacity, *old.shape[1:])
-                    buffers[layer][: len(old)] = old
+            for layer, old in buffers.items():
+                buffers[layer] = old.new_zeros(self.capacity, *old.shape[1:])  # (capacity, kv_heads, head_dim)
+                buffers[layer][: len(old)] = old
 
-    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor, start: int) -> None:
-        """Store rows (n, kv_heads, head_dim) at slots start ... start + n - 1."""
-        if self.keys[layer] is None:
-            self.keys[layer] = keys.new_zeros(self.capacity, *keys.shape[1:])
-            self.values[layer] = values.new_zeros(self.capacity, *values.shape[1:])
-        end = start + len(keys)
-        self.keys[layer][start:end] = keys
-        self.values[layer][start:end] = values
+    def allocate(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Make the buffers of a layer for rows like these (n, kv_heads, head_dim), unless it has some."""
+        for buffers, rows in ((self.keys, keys), (self.values, values)):
+            if layer not in buffers:
+                buffers[layer] = rows.new_zeros(self.capacity, *rows.shape[1:])  # (capacity, kv_heads, head_dim)
 
     def commit(self, rows: Sequence[int]) -> None:
         """Keep these rows in flight (increasing), in order. Rows already in place are not touched."""
@@ -130,23 +139,65 @@ class KVCache:
         if moved < len(rows):
             source = torch.tensor(rows[moved:], device=self.keys[0].device) + self.length
             target = slice(self.length + moved, self.length + len(rows))
-            for buffer in (*self.keys, *self.values):
+            for buffer in (*self.keys.values(), *self.values.values()):
                 buffer[target] = buffer[source]
         self.length += len(rows)
 
-    def attend(self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, flight: Flight,
-               scale: float, softcap: float | None = None, window: int | None = None) -> torch.Tensor:  # fmt: skip
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        flight: Flight,
+        scale: float,
+        softcap: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """Store the keys and values of the rows of this call and let the queries attend; see `attend`."""
-        self.write(layer, key, value, flight.base + flight.first)
-        return attend(query, self.keys[layer], self.values[layer], flight, scale, softcap, window)
+        self.allocate(layer, key, value)
+        start, keys, values = flight.base + flight.first, self.keys[layer], self.values[layer]
+        keys[start : start + len(key)] = key
+        values[start : start + len(value)] = value
+        return attend(query, keys, values, flight, scale, softcap, window)
+
+    def attend_whole(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        slots: torch.Tensor,
+        bias: torch.Tensor,
+        scale: float,
+    ) -> torch.Tensor:
+        """The same over the whole capacity, for a compiler: no shape depends on how much is committed.
+
+        Args:
+            slots: (n,) int64, where the keys and values of the rows of this call are stored.
+            bias: (n, capacity) additive mask.
+        """
+        keys = self.keys[layer].index_copy_(0, slots, key)
+        values = self.values[layer].index_copy_(0, slots, value)
+        query, keys, values = (rows.transpose(0, 1)[None] for rows in (query, keys, values))  # (1, heads, rows, width)
+        grouped = query.shape[1] != keys.shape[1]
+        out = F.scaled_dot_product_attention(query, keys, values, bias[None, None], scale=scale, enable_gqa=grouped)
+        return out[0].transpose(0, 1)  # (n, heads, head_dim)
 
     def bytes(self) -> int:
         """Memory held by the buffers."""
-        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values) if t is not None)
+        return sum(t.numel() * t.element_size() for t in (*self.keys.values(), *self.values.values()))
 
 
-def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight: Flight, scale: float,
-           softcap: float | None = None, window: int | None = None) -> torch.Tensor:  # fmt: skip
+def attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    flight: Flight,
+    scale: float,
+    softcap: float | None = None,
+    window: int | None = None,
+) -> torch.Tensor:
     """Attention of the rows of this call over the cache, under the tree's mask.
 
     With ``flight.paths`` each root-to-leaf path is laid out behind the prefix as a chain of its own before its
@@ -166,31 +217,51 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, flight
     """
     groups = query.shape[1] // keys.shape[1]
     if flight.paths is None:
-        return _attend(query[None], keys, values, flight.bias(groups, window), scale, softcap)
+        query = query[None]  # (1, n, heads, head_dim)
+        return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
     out, in_flight = torch.zeros_like(query), slice(flight.base, flight.base + flight.first + flight.rows)
     buffers = () if flight.is_chain else (keys, values)  # a chain lies in its place already
-    stored = [buffer[in_flight].clone() for buffer in buffers]
+    stored = [buffer[in_flight].clone() for buffer in buffers]  # (first + n, kv_heads, head_dim) each
     for path in flight.paths:
         for buffer, rows in zip(buffers, stored, strict=True):
             buffer[flight.base : flight.base + len(path.rows)] = rows[path.rows]
-        tiles = query[path.fresh].unflatten(0, (-1, flight.tile))
+        tiles = query[path.fresh].unflatten(0, (-1, flight.tile))  # (tiles, tile, heads, head_dim)
         out[path.fresh] = _attend(tiles, keys, values, flight.path_bias(path, groups, window), scale, softcap)
     for buffer, rows in zip(buffers, stored, strict=True):
         buffer[in_flight] = rows
     return out
 
 
-def _attend(query, keys, values, bias, scale, softcap):
+def _attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    bias: torch.Tensor,
+    scale: float,
+    softcap: float | None,
+) -> torch.Tensor:
     """(tiles * n, heads, head_dim) for queries (tiles, n, heads, head_dim) under a bias for each tile."""
     (tiles, n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
     # Query heads that share a key head become extra rows of it: keys and values are never repeated in memory.
-    query = query.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)
-    keys, values = (buffer[:end].transpose(0, 1).expand(tiles, -1, -1, -1) for buffer in (keys, values))
+    query = query.unflatten(2, (kv_heads, -1))  # (tiles, n, kv_heads, groups, head_dim)
+    query = query.permute(0, 2, 3, 1, 4).flatten(2, 3)  # (tiles, kv_heads, groups * n, head_dim)
+    keys = keys[:end].transpose(0, 1).expand(tiles, -1, -1, -1)  # (tiles, kv_heads, keys, head_dim)
+    values = values[:end].transpose(0, 1).expand(tiles, -1, -1, -1)  # (tiles, kv_heads, keys, head_dim)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias, scale=scale)
     else:
-        scores = torch.matmul(query, keys.transpose(-1, -2)) * scale
+        scores = torch.matmul(query, keys.transpose(-1, -2)) * scale  # (tiles, kv_heads, groups * n, keys)
         scores = softcap * torch.tanh(scores / softcap) + bias
         weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-        out = torch.matmul(weights.to(values.dtype), values)
-    return out.unflatten(2, (-1, n)).permute(0, 3, 1, 2, 4).reshape(tiles * n, heads, width)
+        out = torch.matmul(weights.to(values.dtype), values)  # (tiles, kv_heads, groups * n, head_dim)
+    out = out.unflatten(2, (-1, n)).permute(0, 3, 1, 2, 4)  # (tiles, n, kv_heads, groups, head_dim)
+    return out.reshape(tiles * n, heads, width)
+
+
+def rounded_up(count: int, multiple: int) -> int:
+    """The least multiple of ``multiple`` that is not below ``count``.
+
+    >>> rounded_up(65, 64), rounded_up(64, 64)
+    (128, 64)
+    """
+    return -(-count // multiple) * multiple

@@ -12,6 +12,7 @@ class Tokenizer(Protocol):
     chat_template: Any
     name_or_path: str
     all_special_ids: list[int]
+    eos_token_id: int | None
 
     def __call__(self, text: str, **options: Any) -> Any: ...
 

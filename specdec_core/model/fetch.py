@@ -244,10 +244,10 @@ def _has_fileno(stream: object) -> bool:
 
 
 def _check(path: Path, size: int, sha256: str, what: str) -> None:
-    if (came := path.stat().st_size) != size:
-        raise ModelError(f"{what} ({path.name}) has {came:,} bytes; expected {size:,}. Download it again.")
-    if (came := manifest.file_hash(path)) != sha256:
-        raise ModelError(f"{what} ({path.name}) has sha256 {came}; expected {sha256}. Download it again.")
+    if (found := path.stat().st_size) != size:
+        raise ModelError(f"{what} ({path.name}) has {found:,} bytes; expected {size:,}. Download it again.")
+    if (digest := manifest.file_hash(path)) != sha256:
+        raise ModelError(f"{what} ({path.name}) has sha256 {digest}; expected {sha256}. Download it again.")
 
 
 def _prefix(folder: Path, state: str) -> str:

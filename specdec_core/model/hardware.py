@@ -8,9 +8,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from ..base.errors import ModelError
 
@@ -62,7 +62,7 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch.
     """
     if dtype != "auto":
         chosen = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(dtype)
-        if chosen not in DTYPES.values():
+        if chosen is None or chosen not in DTYPES.values():
             raise ModelError(f"dtype {dtype!r} is unknown; expected 'auto' or one of {', '.join(DTYPES)}.")
         return chosen, _AS_ASKED
     if device.type == "cuda":
@@ -87,9 +87,9 @@ def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         True
     """
     if platform.system() == "Darwin":
-        asked = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
-        said = subprocess.run(asked, capture_output=True, text=True).stdout
-        return "arm bf16" if said.strip() == "1" else ""
+        question = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
+        answer = subprocess.run(question, capture_output=True, text=True).stdout
+        return "arm bf16" if answer.strip() == "1" else ""
     flags: set[str] = set()
     try:
         for line in cpuinfo.read_text().splitlines():
@@ -101,10 +101,10 @@ def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         avx512 = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
         return "avx512_bf16" if avx512 and avx512() else ""
     names = {"amx_bf16": "amx_bf16", "avx512_bf16": "avx512_bf16", "bf16": "arm bf16"}
-    return next((said for flag, said in names.items() if flag in flags), "")
+    return next((name for flag, name in names.items() if flag in flags), "")
 
 
-def same_logits(model: Any, device: torch.device) -> bool:
+def same_logits(model: PreTrainedModel, device: torch.device) -> bool:
     """Whether `device` gives a float32 model the logits that the CPU gives it, on a fixed prompt.
 
     Some releases of the MPS backend computed attention wrongly without an error; a model is run on
@@ -117,10 +117,11 @@ def same_logits(model: Any, device: torch.device) -> bool:
     ids = torch.arange(16).unsqueeze(0) % model.config.vocab_size  # (1, 16)
     with torch.inference_mode():
         expected = model.cpu()(ids).logits[0]
-        came = model.to(device)(ids.to(device)).logits[0].cpu()
+        model.to(device=device)  # type: ignore[call-arg]  # transformers wraps it without its types
+        found = model(ids.to(device)).logits[0].cpu()
     model.cpu()
-    close = (came - expected).abs().max() <= _PARITY_TOLERANCE * expected.abs().max()
-    return bool(close) and torch.equal(came.argmax(-1), expected.argmax(-1))
+    close = (found - expected).abs().max() <= _PARITY_TOLERANCE * expected.abs().max()
+    return bool(close) and torch.equal(found.argmax(-1), expected.argmax(-1))
 
 
 def give_back() -> None:

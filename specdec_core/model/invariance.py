@@ -7,13 +7,18 @@ order is fixed. Which width and block do it depends on the kernels of this devic
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from ..base.errors import SpecdecError
+from ..core.contract import LanguageModel, LMOutput
 from ..core.tree import DraftTree
+from .cache import Flight, KVCache, rounded_up
+from .execution.protocol import Execution, read
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,48 @@ class NotInvariant(SpecdecError):
     """No tried shape gave equal bits on this device."""
 
 
-def find(lm, candidates: tuple[Shape, ...] = CANDIDATES) -> Shape:
-    """The first shape under which chains and trees give the bits of one-token forwards, by trying on ``lm``.
+class Shaped(LanguageModel, Protocol):
+    """A language model whose forwards may all have one shape."""
+
+    @property
+    def shape(self) -> Shape | None: ...
+
+
+def forward(execution: Execution, kv: KVCache, tree: DraftTree, shape: Shape, needs_hidden: bool) -> LMOutput:
+    """Score every row of ``tree`` in forwards of one shape: as many as it has times ``shape.width`` rows."""
+    rows, width, base, facts = len(tree.tokens), shape.width, kv.length, execution.facts
+    padded = rounded_up(rows, width)
+    kv.reserve(base + padded + shape.block)
+    # Padding rows hold token 0 and see nothing but themselves.
+    tokens, positions = np.zeros(padded, np.int64), np.full(padded, base)  # (padded,) each
+    visible = np.eye(padded, dtype=bool)  # (padded, padded)
+    tokens[:rows], positions[:rows], visible[:rows, :rows] = tree.tokens, base + tree.depths, tree.ancestors
+    leaves = sorted(set(range(rows)) - set(tree.parents.tolist()))
+    logits, hidden = [], []
+    for first in range(0, padded, width):
+        end = first + width
+        paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
+        seen, grid = visible[first:end, :end], (shape.block, shape.tile)
+        flight = Flight(base, first, seen, positions[:end], facts.dtype, facts.device, paths, *grid)
+        # All rows are projected, padding too: the vocabulary projection has a width of its own to keep.
+        scores, states = read(execution, kv, tokens[first:end], flight, width, needs_hidden)
+        logits.append(scores)  # (width, V)
+        if states is not None:
+            hidden.append(states)  # (width, D)
+    return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
+
+
+def find(shaped: Callable[[Shape], Shaped], candidates: Sequence[Shape] = CANDIDATES) -> Shape:
+    """The first shape under which chains and trees give the bits of one-token forwards, by trying.
+
+    Args:
+        shaped: gives the model with an empty cache and forwards of a shape, as `CachedLM.with_own_cache` does.
 
     Raises:
         NotInvariant: if none of the candidates does.
     """
     for shape in candidates:
-        lm.shape = shape
-        if mismatches(lm) == 0:
+        if mismatches(shaped(shape)) == 0:
             return shape
     raise NotInvariant(
         f"no forward shape gave bit-identical logits on this device; tried {', '.join(map(str, candidates))}; "
@@ -59,15 +97,15 @@ def find(lm, candidates: tuple[Shape, ...] = CANDIDATES) -> Shape:
     )
 
 
-def mismatches(lm, seed: int = 0) -> int:
+def mismatches(lm: Shaped, seed: int = 0) -> int:
     """Rows whose logits differ, in any bit, between one-token forwards and the same tokens in a chain or a tree.
 
     Counts up to and including the first boundary where some do; 0 means that none differed anywhere.
     """
-    rng = np.random.default_rng(seed)
+    rng, width = np.random.default_rng(seed), lm.shape.width if lm.shape else 1
     ids = rng.integers(0, min(lm.vocab_size, 1000), max(_BOUNDARIES)).tolist()
-    prefixes = [boundary - lm.shape.width - _LENGTH // 2 for boundary in _BOUNDARIES]
-    prefixes = [prefix for prefix in prefixes if 0 < prefix < lm.max_length - 2 * lm.shape.width] or [1]
+    prefixes = [boundary - width - _LENGTH // 2 for boundary in _BOUNDARIES]
+    prefixes = [prefix for prefix in prefixes if 0 < prefix < lm.max_length - 2 * width] or [1]
     lm.prefill(ids[: prefixes[0]])
     for prefix in prefixes:  # longest first: a shorter prefix is still in the cache
         wrong = _mismatches_after(lm, prefix, ids[prefix : prefix + _LENGTH], rng)
@@ -76,7 +114,7 @@ def mismatches(lm, seed: int = 0) -> int:
     return 0
 
 
-def _mismatches_after(lm, prefix: int, text: list[int], rng) -> int:
+def _mismatches_after(lm: LanguageModel, prefix: int, text: list[int], rng: np.random.Generator) -> int:
     detours = [text[1:cut] + rng.integers(0, min(lm.vocab_size, 100), 2).tolist() for cut in (2, 5, 9)]
     wrong, alone = 0, []
     lm.rewind(prefix)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from ..base.errors import ContextLimitError
 from ..core.contract import LMOutput
@@ -19,6 +19,7 @@ from ..core.tree import DraftTree
 from . import invariance
 from .cache import Flight, KVCache
 from .execution import choose
+from .execution.protocol import Execution, read
 from .invariance import Shape
 from .loaded import LoadedModel
 
@@ -32,8 +33,8 @@ class CachedLM:
         numerics: ``"fast"`` runs each forward at its own width; ``"invariant"`` runs every forward at one width and
             orders each row's keys as a chain would, so that a token's logits are the same bits whatever else
             was drafted.
-        shape: the width and key block of invariant forwards; found by a self-test of this model on this
-            device if not given (`invariance.find`).
+        shape: of invariant forwards; found by a self-test of this model on this device if not given
+            (`invariance.find`).
         max_length: context limit in tokens; by default the model's own. Where the model turns all positions
             otherwise once a text is long (rotary embeddings of type "longrope" or "dynamic"), rows in the
             cache would be wrong from there on, and that length is the limit.
@@ -45,31 +46,48 @@ class CachedLM:
         ValueError: for a ``max_length`` beyond the model's limit, or numerics of another name.
     """
 
-    def __init__(self, model: PreTrainedModel | LoadedModel, execution: str = "auto", numerics: str = "fast",
-                 shape: Shape | None = None, max_length: int | None = None, prefill_chunk: int = 256, release: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        model: PreTrainedModel | LoadedModel,
+        execution: str = "auto",
+        numerics: str = "fast",
+        shape: Shape | None = None,
+        max_length: int | None = None,
+        prefill_chunk: int = 256,
+        release: bool = False,
+    ):
         if numerics not in ("fast", "invariant"):
             raise ValueError(f"numerics must be 'fast' or 'invariant'; got {numerics!r}")
         self.loaded = model if isinstance(model, LoadedModel) else None
         model = model.model if isinstance(model, LoadedModel) else model
+        self.execution: Execution
         self.execution, self.why = choose(model, execution, release)
-        self.numerics, self.prefill_chunk = numerics, prefill_chunk
-        config = self.execution.config
-        self.vocab_size = self.execution.vocab_size
+        self.prefill_chunk = prefill_chunk
+        self.vocab_size, config = self.execution.facts.vocab_size, self.execution.facts.config
         limit = _context_limit(config)
         if max_length and limit and max_length > limit:
             raise ValueError(f"max_length is {max_length}, but {type(model).__name__} is exact up to {limit} tokens")
         self.max_length = max_length or limit or 1 << 20
         self.bos_id: int | None = getattr(config, "bos_token_id", None)
-        self.kv = KVCache(self.execution.layers)
-        self.shape = shape
-        if numerics == "invariant" and shape is None:
-            self.shape = invariance.find(self)
+        self.kv = KVCache()
+        self.shape: Shape | None = None
+        if numerics == "invariant":
+            self.shape = shape or invariance.find(self.with_own_cache)
 
-    def with_own_cache(self) -> CachedLM:
-        """The same model with an empty cache of its own, so that two texts can be decoded in turns."""
+    def with_own_cache(self, shape: Shape | None = None) -> CachedLM:
+        """The same model with an empty cache of its own, so that two texts can be decoded in turns.
+
+        Args:
+            shape: makes its forwards invariant, of this shape; those of this one by default.
+        """
         other = copy.copy(self)
-        other.kv = KVCache(self.execution.layers)
+        other.kv, other.shape = KVCache(), shape or self.shape
         return other
+
+    @property
+    def numerics(self) -> str:
+        """ "invariant" if forwards have one `shape`, else "fast"."""
+        return "fast" if self.shape is None else "invariant"
 
     @property
     def length(self) -> int:
@@ -98,24 +116,23 @@ class CachedLM:
         parts = []
         for start in range(0, len(ids), self.prefill_chunk):
             chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
-            rows = len(chunk)
-            self.kv.reserve(self.length + self.execution.slots(rows))
-            states = self._run(chunk, np.tri(rows, dtype=bool), self.length + np.arange(rows), 0, 1, needs_hidden)[1]
-            self.kv.length += rows
-            parts.append(states)
+            positions = self.length + np.arange(len(chunk))
+            _, states = self._read(chunk, np.tri(len(chunk), dtype=bool), positions, 1, needs_hidden)
+            self.kv.length += len(chunk)
+            if states is not None:
+                parts.append(states)  # (len(chunk), D)
         if not needs_hidden:
             return None
-        nothing = torch.empty(0, self.execution.config.hidden_size, dtype=self.execution.dtype)
-        return torch.cat(parts) if parts else nothing.to(self.execution.device)
+        facts = self.execution.facts
+        nothing = torch.empty(0, facts.config.hidden_size, dtype=facts.dtype, device=facts.device)
+        return torch.cat([nothing, *parts])  # (L, D)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """Score every row of ``tree`` in one pass (several, if invariant and larger than its width)."""
-        rows = len(tree.tokens)
-        positions = self.length + tree.depths
-        if self.numerics == "fast":
-            self.kv.reserve(self.length + self.execution.slots(rows))
-            return LMOutput(*self._run(tree.tokens, tree.ancestors, positions, 0, rows, needs_hidden))
-        return self._forward_invariant(tree, positions, needs_hidden)
+        if self.shape is not None:
+            return invariance.forward(self.execution, self.kv, tree, self.shape, needs_hidden)
+        positions = self.length + tree.depths  # (N+1,)
+        return LMOutput(*self._read(tree.tokens, tree.ancestors, positions, len(tree.tokens), needs_hidden))
 
     def commit(self, path: Sequence[int]) -> None:
         """Remember the rows on ``path``, root first, of the last tree; forget its other rows."""
@@ -127,51 +144,16 @@ class CachedLM:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
         self.kv.length = length
 
-    @torch.no_grad()
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) what the model reads for the tokens ``ids`` (n,) int64."""
-        return self.execution.embed(ids.to(self.execution.device))
-
-    @torch.no_grad()
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the vocabulary projection: the logits of the tokens ``ids`` are their products with a state.
-
-        Raises:
-            UnsupportedModel: if the model's own matrix was freed and is not in the file that it was loaded from.
-        """
-        return self.execution.head_rows(ids.to(self.execution.device))
-
-    def _forward_invariant(self, tree: DraftTree, positions: np.ndarray, needs_hidden: bool) -> LMOutput:
-        rows, width = len(tree.tokens), self.shape.width
-        padded = -(-rows // width) * width
-        self.kv.reserve(self.length + padded + self.shape.block)
-        # Padding rows hold token 0 and see nothing but themselves.
-        tokens, places = np.zeros(padded, np.int64), np.full(padded, self.length)
-        visible = np.eye(padded, dtype=bool)
-        tokens[:rows], places[:rows], visible[:rows, :rows] = tree.tokens, positions, tree.ancestors
-        leaves = sorted(set(range(rows)) - set(tree.parents.tolist()))
-        parts = []
-        for first in range(0, padded, width):
-            end = first + width
-            paths = [[row for row in tree.path_to(leaf) if row < end] for leaf in leaves]
-            # All rows are projected, padding too: the vocabulary projection has a width of its own to keep.
-            parts.append(
-                self._run(tokens[first:end], visible[first:end, :end], places[:end], first, width, needs_hidden, paths)
-            )
-        logits, hidden = zip(*parts, strict=True)
-        return LMOutput(torch.cat(logits)[:rows], torch.cat(hidden)[:rows] if needs_hidden else None)
-
-    def _run(self, tokens, visible, positions, first, keep, needs_hidden=False, paths=None):
-        execution, device = self.execution, self.execution.device
-        grid = (self.shape.block, self.shape.tile) if paths else ()
-        flight = Flight(self.length, first, visible, positions, execution.dtype, device, paths, *grid)
-        ids = torch.from_numpy(tokens).to(device)
-        at = torch.from_numpy(positions[first:]).to(device)
-        rows = torch.arange(keep, device=device)
-        return execution.run(ids, at, self.kv, flight, rows, needs_hidden)
+    def _read(
+        self, tokens: np.ndarray, visible: np.ndarray, positions: np.ndarray, keep: int, hidden: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        facts = self.execution.facts
+        self.kv.reserve(self.length + self.execution.slots(len(tokens)))
+        flight = Flight(self.length, 0, visible, positions, facts.dtype, facts.device)
+        return read(self.execution, self.kv, tokens, flight, keep, hidden)
 
 
-def _context_limit(config) -> int | None:
+def _context_limit(config: PretrainedConfig) -> int | None:
     """Tokens up to which a row depends on the rows before it alone; None if the configuration names no limit."""
     limit = getattr(config, "max_position_embeddings", None)
     parameters = getattr(config, "rope_parameters", None) or {}

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, modeling_utils
+from transformers.utils import cached_file, logging
 
 from ..base.errors import ModelError
 from . import fetch as _fetch
 from . import manifest
+from .chat import Tokenizer
 from .fetch import fetch
 from .hardware import choose_device, choose_dtype, give_back, same_logits
 from .loaded import LoadedModel
@@ -66,7 +69,8 @@ def load(
             what, why_what = choose_dtype(dtype, where)
         # Read in its dtype, never cast to it: a cast would round the rotary frequencies as well, which stay float32.
         model, tokenizer, path = _read(source, what, attn)
-        model = model.to(device=where).eval().requires_grad_(False)
+        model.to(device=where)  # type: ignore[call-arg]  # transformers wraps it without its types
+        model.eval().requires_grad_(False)
         model.name_or_path = str(path)
     give_back()
     return LoadedModel(
@@ -102,10 +106,8 @@ def _resolve(name: str | Path) -> str | Path:
     return str(name)
 
 
-def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[Any, Any, Path]:
+def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[PreTrainedModel, Tokenizer, Path]:
     """Model and tokenizer on the CPU, and the folder that holds their files."""
-    from transformers.utils import cached_file
-
     if isinstance(source, Path):
         with _no_bars():
             return *_from_pretrained(source, dtype, attn, local_files_only=True), source
@@ -113,18 +115,19 @@ def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[Any, Any, 
         model, tokenizer = _from_pretrained(source, dtype, attn, local_files_only=True)
     except OSError:  # not in the hub cache, or not all of it
         model, tokenizer = _from_pretrained(source, dtype, attn, local_files_only=False)
-    return model, tokenizer, Path(cached_file(source, "config.json", local_files_only=True)).parent
+    return model, tokenizer, Path(str(cached_file(source, "config.json", local_files_only=True))).parent
 
 
-def _from_pretrained(source: str | Path, dtype: torch.dtype, attn: str, **options: bool) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+def _from_pretrained(
+    source: str | Path, dtype: torch.dtype, attn: str, **options: bool
+) -> tuple[PreTrainedModel, Tokenizer]:
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
     give_back()  # reading a tokenizer takes more than twice what it holds
     with _read_not_mapped():
-        model, info = AutoModelForCausalLM.from_pretrained(
+        read: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, attn_implementation=attn, output_loading_info=True, **options
         )
+    model, info = read
     if missing := sorted(info["missing_keys"]):
         # transformers would fill them with random numbers, and warn
         some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -132,11 +135,10 @@ def _from_pretrained(source: str | Path, dtype: torch.dtype, attn: str, **option
     return model, tokenizer
 
 
-def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def _stop_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int]:
     """The ids that end an answer: the model's generation config knows best, then the tokenizer."""
-    ids = model.generation_config.eos_token_id
-    if ids is None:
-        ids = tokenizer.eos_token_id
+    config: Any = model.generation_config
+    ids = tokenizer.eos_token_id if config.eos_token_id is None else config.eos_token_id
     if ids is None:
         return frozenset()
     return frozenset([ids] if isinstance(ids, int) else ids)
@@ -145,8 +147,6 @@ def _stop_ids(model: Any, tokenizer: Any) -> frozenset[int]:
 @contextmanager
 def _no_bars() -> Iterator[None]:
     """A local folder is read in a second; a progress bar for it would only litter a notebook."""
-    from transformers.utils import logging
-
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -164,20 +164,19 @@ def _read_not_mapped() -> Iterator[None]:
     another dtype, or packing, would hold the weights twice. Versions of transformers that do not choose how
     safetensors opens a file, or load in this thread anyway, are left as they are.
     """
-    from transformers import modeling_utils
-
-    mapping = modeling_utils.safe_open
+    modeling: Any = modeling_utils
+    mapping = modeling.safe_open
 
     def reading(*args: Any, **options: Any) -> Any:
         return mapping(*args, **options | ({"backend": "pread"} if "backend" in options else {}))
 
-    modeling_utils.safe_open = reading
+    modeling.safe_open = reading
     asked = os.environ.get(_ONE_THREAD)
     os.environ[_ONE_THREAD] = "1"
     try:
         yield
     finally:
-        modeling_utils.safe_open = mapping
+        modeling.safe_open = mapping
         os.environ.pop(_ONE_THREAD)
         if asked is not None:
             os.environ[_ONE_THREAD] = asked
@@ -195,7 +194,8 @@ def _failures_explained(name: str | Path, source: str | Path) -> Iterator[None]:
 
 
 def _explain(error: BaseException, name: str, source: str | Path) -> str:
-    chain, link = [], error
+    chain: list[BaseException] = []
+    link: BaseException | None = error
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__

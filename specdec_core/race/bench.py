@@ -84,7 +84,7 @@ class Bench:
         clock: Callable[[], float] = perf_counter,
     ):
         self._make, self._rivals, self._max_new_tokens, self._clock = make, rivals, max_new_tokens, clock
-        self._device = lm.execution.device if isinstance(lm, CachedLM) else torch.device("cpu")
+        self._device = lm.execution.facts.device if isinstance(lm, CachedLM) else torch.device("cpu")
         self._tokenizer, self._memory = tokenizer_of(lm), PeakMemory(self._device)
         self._end, self._longest = None if seconds is None else clock() + seconds, 0.0
         # Packed until the last round is over: the steps of a long race, as objects, would count as its memory.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from transformers import PreTrainedModel
+
 from . import packed
 from .compiled import Compiled
 from .eager import Eager
 from .packed import Packed
+from .protocol import Execution
 
 CHOICES = ("auto", "eager", "packed", "compiled")
 
 
-def choose(model, execution: str = "auto", release: bool = False) -> tuple[Eager | Packed | Compiled, str]:
+def choose(model: PreTrainedModel, execution: str = "auto", release: bool = False) -> tuple[Execution, str]:
     """The execution asked for, and one sentence that says what was chosen and why.
 
     Args:

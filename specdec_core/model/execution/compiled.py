@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from ...base.errors import UnsupportedModel
-from ..cache import Flight, KVCache
+from ..cache import Flight, KVCache, rounded_up
 from . import llama
-from .eager import Eager
+from .protocol import Cache, Rows
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _COMPILATIONS = 256
 
 
-class Compiled:
+class Compiled(llama.Runner):
     """Runs a Llama-style model through torch.compile; `llama.unfit` says which models those are.
 
     Args:
@@ -35,70 +35,66 @@ class Compiled:
     name = "compiled"
 
     def __init__(self, model: PreTrainedModel, backend: str = "inductor"):
-        if reason := llama.unfit(model):
-            raise UnsupportedModel(f"{type(model).__name__} cannot be compiled: {reason}; use execution='eager'")
-        eager = Eager(model)
-        self.config, self.layers, self.vocab_size = eager.config, eager.layers, eager.vocab_size
-        self.dtype, self.device = eager.dtype, eager.device
-        self.stack = llama.Stack(model, llama.Linear)
+        super().__init__(model, llama.unfit(model), llama.Linear, llama.Norm)
         # CUDA graphs need inputs at fixed addresses; the cache and the weights have them.
-        options = {"mode": "reduce-overhead"} if self.device.type == "cuda" and backend == "inductor" else {}
-        self._forward = torch.compile(self._step, backend=backend, dynamic=False, fullgraph=True, **options)
+        graphs = self.facts.device.type == "cuda" and backend == "inductor"
+        mode = "reduce-overhead" if graphs else None
+        self._forward = torch.compile(self._step, backend=backend, mode=mode, dynamic=False, fullgraph=True)
 
     def slots(self, rows: int) -> int:
-        """Cache slots that a forward of this many rows writes, padding included."""
-        return next((width for width in WIDTHS if width >= rows), -(-rows // WIDTHS[-1]) * WIDTHS[-1])
+        return next((width for width in WIDTHS if width >= rows), rounded_up(rows, WIDTHS[-1]))
 
     @torch.no_grad()
-    def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
-            hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
-        """One forward; see `Eager.run`.
+    def run(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv: Cache[Rows],
+        flight: Rows,
+        keep: torch.Tensor,
+        hidden: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `Execution.run`.
 
         Raises:
-            UnsupportedModel: for position-ordered attention, which this execution does not have.
+            UnsupportedModel: for several sequences, or for attention along paths.
         """
-        if not isinstance(kv, KVCache):
+        if not (isinstance(kv, KVCache) and isinstance(flight, Flight)):
             raise UnsupportedModel("execution='compiled' runs one sequence at a time; use 'packed' or 'eager'")
         if flight.paths is not None:
             raise UnsupportedModel("execution='compiled' does not keep numerics='invariant'; use 'packed' or 'eager'")
-        rows, width, start = len(ids), self.slots(len(ids)), flight.base + flight.first
+        rows, width, start, facts = len(ids), self.slots(len(ids)), flight.base + flight.first, self.facts
         self.stack.prepare(kv.capacity)
         for index, layer in enumerate(self.stack.layers):
-            if kv.keys[index] is None:
-                empty = torch.zeros(0, layer.kv_heads, layer.head_dim, dtype=self.dtype, device=self.device)
-                kv.write(index, empty, empty, 0)
-        visible = flight.bias(1, None)[0, 0]
-        bias = torch.full((width, kv.capacity), -torch.inf, dtype=self.dtype, device=self.device)
+            like = torch.empty(0, layer.kv_heads, layer.head_dim, dtype=facts.dtype, device=facts.device)
+            kv.allocate(index, like, like)
+        visible = flight.bias(1, None)[0, 0]  # (n, keys)
+        bias = torch.full((width, kv.capacity), -torch.inf, dtype=facts.dtype, device=facts.device)
         bias[:rows, : visible.shape[1]] = visible
         bias[rows:, 0] = 0  # padding rows must see something, or their softmax is 0/0
-        slots = torch.arange(start, start + width, device=self.device)
-        pad = (0, width - rows)
+        slots = torch.arange(start, start + width, device=facts.device)
+        ids, positions = (F.pad(each, (0, width - rows)) for each in (ids, positions))  # (width,) each
         # A prefill wants the logits of one row, a tree those of all: two shapes for each width, and each with states.
         wanted = keep[-1:] if len(keep) == 1 else None
         # One compilation a width, each with and without `wanted`, for every model of the process.
         with torch._dynamo.config.patch(cache_size_limit=_COMPILATIONS):
-            logits, states = self._forward(
-                F.pad(ids, pad), F.pad(positions, pad), slots, bias, wanted, kv.keys, kv.values, hidden
-            )
+            logits, states = self._forward(ids, positions, slots, bias, wanted, kv, hidden)
         # Graphs own their outputs and overwrite them at the next replay.
         return logits[: len(keep)].clone(), states[:rows].clone() if hidden else None
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the input embedding."""
-        return self.stack.embed(ids)
-
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the vocabulary projection."""
-        return self.stack.head_rows(ids)
-
-    def _step(self, ids, positions, slots, bias, keep, keys, values, hidden):
-        def attend(index, query, key, value, scale):
-            keys[index].index_copy_(0, slots, key)
-            values[index].index_copy_(0, slots, value)
-            query, key, value = (t.transpose(0, 1)[None] for t in (query, keys[index], values[index]))
-            out = F.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias[None, None], scale=scale, enable_gqa=query.shape[1] != key.shape[1]
-            )
-            return out[0].transpose(0, 1)
+    def _step(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        bias: torch.Tensor,
+        keep: torch.Tensor | None,
+        kv: KVCache,
+        hidden: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        def attend(
+            layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+        ) -> torch.Tensor:
+            return kv.attend_whole(layer, query, key, value, slots, bias, scale)
 
         return self.stack(ids, positions, keep, attend, hidden)

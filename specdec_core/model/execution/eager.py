@@ -7,33 +7,46 @@ and reads the tree's mask, so no version of transformers' own cache or mask code
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ...base.errors import UnsupportedModel
 from ...core.tree import DraftTree
 from ..cache import Flight, KVCache
+from .protocol import Cache, Facts, Rows, matrix, read
 
 NAME = "specdec"
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
-_KNOWN = {
-    "dropout", "scaling", "softcap", "sliding_window", "is_causal", "specdec_call", "position_ids", "cache_position",
-    "use_cache", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict",
-    "past_key_values", "cache", "layer_past", "position_embeddings",
-}  # fmt: skip
+_READ = {"scaling", "softcap", "sliding_window"}
+_OUTPUTS = {"output_attentions", "output_hidden_states", "output_router_logits", "return_dict"}
+_PLACES = {"position_ids", "cache_position", "position_embeddings", "is_causal"}
+_CACHES = {"use_cache", "past_key_values", "cache", "layer_past"}
+_KNOWN = _READ | _OUTPUTS | _PLACES | _CACHES | {"dropout"}
 
 
 class _Call:
-    """One forward in progress: where attention writes, what it sees, which layers it served, with which windows."""
+    """One forward in progress: its attention, which layers that served, with which windows."""
 
-    def __init__(self, kv: KVCache, flight: Flight):
-        self.kv, self.flight, self.layers, self.windows = kv, flight, [], []
+    def __init__(self, attend: Callable[..., torch.Tensor]):
+        self.attend = attend
+        self.layers: list[int] = []
+        self.windows: list[int | None] = []
 
 
-def _attention(module, query, key, value, attention_mask, specdec_call: _Call | None = None, **kwargs):
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: None,
+    specdec_call: _Call | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
     if specdec_call is None:
         raise UnsupportedModel(f"{type(module).__name__} does not hand keyword arguments on to its attention function")
     unknown = sorted(name for name, value in kwargs.items() if name not in _KNOWN and value is not None)
@@ -42,10 +55,10 @@ def _attention(module, query, key, value, attention_mask, specdec_call: _Call | 
     call, layer, window = specdec_call, module.layer_idx, kwargs.get("sliding_window")
     call.layers.append(layer)
     call.windows.append(window)
-    query, key, value = (heads[0].transpose(0, 1).contiguous() for heads in (query, key, value))
+    query, key, value = (heads[0].transpose(0, 1).contiguous() for heads in (query, key, value))  # (n, heads, width)
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    out = call.kv.attend(layer, query, key, value, call.flight, scale, kwargs.get("softcap"), window)
-    return out[None], None
+    out = call.attend(layer, query, key, value, scale, kwargs.get("softcap"), window)
+    return out[None], None  # (1, n, heads, head_dim)
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
@@ -62,13 +75,8 @@ class Eager:
 
     def __init__(self, model: PreTrainedModel):
         refuse_unfit(model)
-        self.model = model
-        self.config = model.config.get_text_config()
-        self.layers = self.config.num_hidden_layers
-        self.vocab_size = model.get_output_embeddings().weight.shape[0]
-        weight = model.get_input_embeddings().weight
-        self.dtype, self.device = weight.dtype, weight.device
-        self._windows = _windows(self.config)
+        self.model, self.facts = model, Facts.of(model)
+        self._windows = _windows(self.facts.config)
         refuse_unlike(self)
 
     def slots(self, rows: int) -> int:
@@ -76,29 +84,30 @@ class Eager:
         return rows
 
     @torch.no_grad()
-    def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
-            hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
-        """One forward.
-
-        Args:
-            ids, positions: (n,) int64.
-            kv, flight: the cache and the rows in flight; or a `Batch` of caches and a list of flights.
-            keep: (k,) int64 rows whose logits are wanted.
-            hidden: also return the last hidden states (after the final norm) of all rows.
-
-        Returns:
-            logits (k, V) and hidden (n, D) or None.
-        """
-        call = _Call(kv, flight)
+    def run(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv: Cache[Rows],
+        flight: Rows,
+        keep: torch.Tensor,
+        hidden: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `Execution.run`."""
+        call = _Call(lambda layer, q, k, v, *rest: kv.attend(layer, q, k, v, flight, *rest))
         with _our_attention(self.model):
             out = self.model(
-                input_ids=ids[None], position_ids=positions[None], use_cache=False,
-                logits_to_keep=keep, output_hidden_states=hidden, specdec_call=call,
-            )  # fmt: skip
-        if sorted(call.layers) != list(range(self.layers)):
+                input_ids=ids[None],
+                position_ids=positions[None],
+                use_cache=False,
+                logits_to_keep=keep,
+                output_hidden_states=hidden,
+                specdec_call=call,
+            )
+        if sorted(call.layers) != list(range(self.facts.layers)):
             raise UnsupportedModel(
                 f"{type(self.model).__name__}: layers {call.layers} used the attention function, where each of "
-                f"0 ... {self.layers - 1} should once; what another one remembers cannot be rewound"
+                f"0 ... {self.facts.layers - 1} should once; what another one remembers cannot be rewound"
             )
         if self._windows and call.windows != self._windows:
             raise UnsupportedModel(
@@ -107,16 +116,16 @@ class Eager:
             )
         return out.logits[0], out.hidden_states[-1][0] if hidden else None
 
+    @torch.no_grad()
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the input embedding."""
-        return self.model.get_input_embeddings()(ids)
+        return self.model.get_input_embeddings()(ids.to(self.facts.device))  # (n, D)
 
+    @torch.no_grad()
     def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the vocabulary projection."""
-        return self.model.get_output_embeddings().weight[ids]
+        return matrix(self.model.get_output_embeddings())[ids.to(self.facts.device)]  # (n, D)
 
 
-def _windows(config) -> list[int | None] | None:
+def _windows(config: PretrainedConfig) -> list[int | None] | None:
     """The window that each layer has by the configuration; None if no window is shorter than the context."""
     window, limit = getattr(config, "sliding_window", None), getattr(config, "max_position_embeddings", None)
     if not window or (limit and window >= limit):
@@ -126,7 +135,7 @@ def _windows(config) -> list[int | None] | None:
 
 
 @contextlib.contextmanager
-def _our_attention(model: PreTrainedModel):
+def _our_attention(model: PreTrainedModel) -> Iterator[None]:
     # Set only while we run, so that the same model object still serves transformers' own generate().
     config = model.config
     before = config._attn_implementation
@@ -176,23 +185,20 @@ def refuse_unlike(execution: Eager) -> None:
     Raises:
         UnsupportedModel: naming the model.
     """
-    device = execution.device
-    ids = torch.arange(1, 9, device=device) * execution.vocab_size // 10
-    kv = KVCache(execution.layers)
+    facts, kv = execution.facts, KVCache()
     kv.reserve(9)
+    ids = np.arange(1, 9) * facts.vocab_size // 10
 
-    def run(ids: torch.Tensor, tree: DraftTree) -> torch.Tensor:
-        places = kv.length + tree.depths
-        flight = Flight(kv.length, 0, tree.ancestors, places, execution.dtype, device)
-        rows = torch.arange(len(ids), device=device)
-        return execution.run(ids, torch.from_numpy(places).to(device), kv, flight, rows)[0]
+    def score(tree: DraftTree) -> torch.Tensor:
+        flight = Flight(kv.length, 0, tree.ancestors, kv.length + tree.depths, facts.dtype, facts.device)
+        return read(execution, kv, tree.tokens, flight, len(tree.tokens))[0]
 
     # Four tokens in the cache, then the other four as a tree with a rejected sibling among them.
-    cached = run(ids[:4], DraftTree.chain(0, [0, 0, 0]))
+    cached = score(DraftTree.chain(ids[0], ids[1:4].tolist()))
     kv.length = 4
-    in_flight = run(ids[[4, 0, 5, 6, 7]], DraftTree(np.zeros(5, np.int64), np.array([-1, 0, 0, 2, 3])))
-    ours = torch.cat([cached, in_flight[[0, 2, 3, 4]]])
-    theirs = execution.model(input_ids=ids[None], use_cache=False).logits[0]
+    in_flight = score(DraftTree(ids[[4, 0, 5, 6, 7]], np.array([-1, 0, 0, 2, 3])))
+    ours = torch.cat([cached, in_flight[[0, 2, 3, 4]]])  # (8, V)
+    theirs = execution.model(input_ids=torch.from_numpy(ids)[None].to(facts.device), use_cache=False).logits[0]
     # The median, because in a mixture of experts rounding can send a row to another expert.
     error = ((ours - theirs).norm(dim=-1) / theirs.norm(dim=-1)).median().item()
     if not error <= 0.1:

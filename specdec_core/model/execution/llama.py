@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from transformers import PreTrainedModel
 from ...base.errors import UnsupportedModel
 from ..hardware import give_back
 from . import stored
+from .eager import Eager
 
 # Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
@@ -58,6 +60,9 @@ class Linear:
         return y + other if operation == "add" else y * other
 
 
+MakeLinear = Callable[..., Linear]  # one, or several, of `torch.nn.Linear` to a `Linear`
+
+
 class Norm:
     """Root-mean-square normalization over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467)."""
 
@@ -68,10 +73,13 @@ class Norm:
         return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor]
+
+
 class Layer:
     """One decoder layer: normalize, attend, add; normalize, gated feed-forward, add."""
 
-    def __init__(self, layer: torch.nn.Module, eps: float, linear: type[Linear], norm: type[Norm]):
+    def __init__(self, layer: Any, eps: float, linear: MakeLinear, norm: type[Norm]):
         attention, mlp = layer.self_attn, layer.mlp
         self.scale, self.head_dim = attention.scaling, attention.head_dim
         self.norm_in = norm(layer.input_layernorm.weight, eps)
@@ -85,31 +93,37 @@ class Layer:
         self.out, self.gate = linear(attention.o_proj), linear(mlp.gate_proj)
         self.up, self.down = linear(mlp.up_proj), linear(mlp.down_proj)
 
-    def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Callable) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Attend) -> torch.Tensor:
         """x (n, D) through the layer; ``attend(query, key, value, scale)`` on (n, heads, head_dim) owns the cache."""
         rows = len(x)
-        qkv = self.qkv(self.norm_in(x)).view(rows, -1, self.head_dim)
+        qkv = self.qkv(self.norm_in(x)).view(rows, -1, self.head_dim)  # (n, heads + 2 kv_heads, head_dim)
         turned = self.heads + self.kv_heads
-        qk, value = qkv[:, :turned], qkv[:, turned:]
-        if self.norm_q is not None:
+        qk, value = qkv[:, :turned], qkv[:, turned:]  # (n, heads + kv_heads, head_dim), (n, kv_heads, head_dim)
+        if self.norm_q is not None and self.norm_k is not None:
             qk = torch.cat([self.norm_q(qk[:, : self.heads]), self.norm_k(qk[:, self.heads :])], 1)
         # Rotary position: x cos + rotate_half(x) sin; the sign of the half is in the table of sines.
         qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
-        mixed = attend(qk[:, : self.heads], qk[:, self.heads :], value, self.scale)
-        x = self.out.combined(mixed.reshape(rows, -1), x, "add")
+        mixed = attend(qk[:, : self.heads], qk[:, self.heads :], value, self.scale)  # (n, heads, head_dim)
+        mixed = mixed.reshape(rows, -1)  # (n, heads * head_dim)
+        x = self.out.combined(mixed, x, "add")
         normed = self.norm_out(x)
         return self.down.combined(self.up.combined(normed, self.gate(normed, "swish"), "mul"), x, "add")
+
+
+MatrixRows = Callable[[torch.Tensor], torch.Tensor]  # (n,) ids to (n, D)
 
 
 class Stack:
     """Embedding, layers, final norm and vocabulary projection of a model, with its tables of rotary positions."""
 
     def __init__(
-        self, model: PreTrainedModel, linear: type[Linear] = Linear, norm: type[Norm] = Norm, release: bool = False
+        self, model: PreTrainedModel, linear: MakeLinear = Linear, norm: type[Norm] = Norm, release: bool = False
     ):
-        stack, eps = model.model, model.config.rms_norm_eps
-        embedding = stack.embed_tokens.weight
-        self.embed: Callable = partial(F.embedding, weight=embedding)  # (n,) ids to (n, D)
+        stack: Any = model.model
+        eps, embedding = model.config.rms_norm_eps, stack.embed_tokens.weight
+        # The matrix, which outlives a release by another `Stack`; a distilled draft model has no matrix of its own.
+        own = isinstance(stack.embed_tokens, torch.nn.Embedding)
+        self.embed: MatrixRows = partial(F.embedding, weight=embedding) if own else stack.embed_tokens
         self.norm = norm(stack.norm.weight, eps)
         self.layers = []
         for layer in stack.layers:
@@ -118,7 +132,7 @@ class Stack:
                 _empty(layer)
         self.head = linear(model.lm_head)
         self._tied = model.lm_head.weight is embedding
-        self._head_rows: Callable | None = None if self._tied else partial(F.embedding, weight=model.lm_head.weight)
+        self._head_rows: MatrixRows | None = None if self._tied else partial(F.embedding, weight=model.lm_head.weight)
         if release and not self._tied:
             self._head_rows = stored.find(model, model.lm_head.weight)
             _empty(model.lm_head)
@@ -150,15 +164,22 @@ class Stack:
             return
         self.cos, self.sin = rotary_tables(self._rotary, self._like, length)
 
-    def __call__(self, ids, positions, keep, attend: Callable, hidden: bool = False):
+    def __call__(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        keep: torch.Tensor | None,
+        attend: Callable[..., torch.Tensor],
+        hidden: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (k, V) of the rows ``keep``, of all n if it is None; and final hidden states, of these or of all.
 
         Args:
             attend: ``attend(index, query, key, value, scale)`` is given the index of the layer.
             hidden: return the states (n, D) of all rows, whatever is kept; else they are (k, D).
         """
-        cos, sin = self.cos[positions], self.sin[positions]
-        x = self.embed(ids)
+        cos, sin = self.cos[positions], self.sin[positions]  # (n, 1, head_dim) each
+        x = self.embed(ids)  # (n, D)
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, lambda *args, index=index: attend(index, *args))
         if keep is None or not hidden:
@@ -168,6 +189,41 @@ class Stack:
         return self.head(x[keep]), x
 
 
+class Runner:
+    """What the executions that run a `Stack` share: the facts about its model, its embedding and its projection.
+
+    Args:
+        reason: why the model cannot be run so, or None if it can.
+        linear, norm, release: as for `Stack`.
+
+    Raises:
+        UnsupportedModel: with the reason; or for a model that `Eager` refuses.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        reason: str | None,
+        linear: MakeLinear,
+        norm: type[Norm],
+        release: bool = False,
+    ):
+        if reason:
+            raise UnsupportedModel(f"{type(model).__name__} cannot be {self.name}: {reason}; use execution='eager'")
+        self.facts = Eager(model).facts
+        self.stack = Stack(model, linear, norm, release)
+
+    @torch.no_grad()
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.stack.embed(ids.to(self.facts.device))  # (n, D)
+
+    @torch.no_grad()
+    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.stack.head_rows(ids.to(self.facts.device))  # (n, D)
+
+
 def rotary_tables(rotary: torch.nn.Module, like: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines (length, 1, head_dim) of the positions 0 ... length - 1, as `Layer` takes them.
 
@@ -175,9 +231,10 @@ def rotary_tables(rotary: torch.nn.Module, like: torch.Tensor, length: int) -> t
         rotary: transformers' module.
         like: has the dtype and device of the tables.
     """
-    cos, sin = rotary(like, torch.arange(length, device=like.device)[None])
+    cos, sin = rotary(like, torch.arange(length, device=like.device)[None])  # (1, length, head_dim) each
     half = sin.shape[-1] // 2
-    return cos[0].unsqueeze(1), torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1).unsqueeze(1)
+    sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)  # (length, head_dim)
+    return cos[0].unsqueeze(1), sin.unsqueeze(1)
 
 
 def _empty(module: torch.nn.Module) -> None:

@@ -12,10 +12,8 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedModel
 
-from ...base.errors import UnsupportedModel
-from ..cache import Flight, KVCache
 from . import llama
-from .eager import Eager
+from .protocol import Cache, Rows, matrix
 
 # oneDNN chooses a layout for the row count it is told; this one is good from 1 to 64 rows.
 _ROWS = 16
@@ -23,7 +21,7 @@ _ROWS = 16
 
 def unfit(model: PreTrainedModel) -> str | None:
     """Why this model cannot be packed here, or None if it can."""
-    return no_kernels(model.get_input_embeddings().weight) or llama.unfit(model)
+    return no_kernels(matrix(model.get_input_embeddings())) or llama.unfit(model)
 
 
 def no_kernels(weight: torch.Tensor) -> str | None:
@@ -69,7 +67,7 @@ class PackedNorm(llama.Norm):
         return F.layer_norm(both, self._twice.shape, self._twice, None, self.eps).select(-2, 0)
 
 
-class Packed:
+class Packed(llama.Runner):
     """Runs a Llama-style model from packed weights; `unfit` says which models those are.
 
     Args:
@@ -83,33 +81,28 @@ class Packed:
     name = "packed"
 
     def __init__(self, model: PreTrainedModel, release: bool = False):
-        if reason := unfit(model):
-            raise UnsupportedModel(f"{type(model).__name__} cannot be packed: {reason}; use execution='eager'")
-        eager = Eager(model)  # the same refusals, and the facts about the model
-        self.config, self.layers, self.vocab_size = eager.config, eager.layers, eager.vocab_size
-        self.dtype, self.device = eager.dtype, eager.device
-        self.stack = llama.Stack(model, PackedLinear, PackedNorm, release)
+        super().__init__(model, unfit(model), PackedLinear, PackedNorm, release)
 
     def slots(self, rows: int) -> int:
-        """Cache slots that a forward of this many rows writes."""
         return rows
 
     @torch.no_grad()
-    def run(self, ids: torch.Tensor, positions: torch.Tensor, kv: KVCache, flight: Flight, keep: torch.Tensor,
-            hidden: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
-        """One forward; see `Eager.run`."""
+    def run(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        kv: Cache[Rows],
+        flight: Rows,
+        keep: torch.Tensor,
+        hidden: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `Execution.run`."""
 
-        def attend(index, query, key, value, scale):
-            return kv.attend(index, query, key, value, flight, scale)
+        def attend(
+            layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+        ) -> torch.Tensor:
+            return kv.attend(layer, query, key, value, flight, scale)
 
         self.stack.prepare(kv.capacity)
         logits, states = self.stack(ids, positions, keep if len(keep) < len(ids) else None, attend, hidden)
         return logits, states if hidden else None
-
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the input embedding."""
-        return self.stack.embed(ids)
-
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
-        """(n, D) rows of the vocabulary projection; see `llama.Stack.head_rows`."""
-        return self.stack.head_rows(ids)

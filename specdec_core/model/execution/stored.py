@@ -64,8 +64,8 @@ def find(model: PreTrainedModel, matrix: torch.Tensor) -> StoredRows | None:
     folder = Path(model.name_or_path or "-")
     name = next((name for name, weight in model.named_parameters() if weight is matrix), None)
     for path in sorted(folder.glob("*.safetensors")):
-        place = manifest.tensors(path).get(name)
+        place = manifest.tensors(path).get(name or "")
         if place and place.dtype in _DTYPES and len(place.shape) == 2:
-            rows = StoredRows(path, place.start, _DTYPES[place.dtype], tuple(place.shape), matrix.dtype)
+            rows = StoredRows(path, place.start, _DTYPES[place.dtype], (place.shape[0], place.shape[1]), matrix.dtype)
             return rows if rows.equals(matrix.detach()) else None
     return None
