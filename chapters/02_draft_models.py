@@ -49,10 +49,10 @@ import sys
 
 if importlib.util.find_spec("specdec_core") is None:
     places = [pathlib.Path(".."), *pathlib.Path(".").glob("*/")]  # beside or below this notebook
-    checkouts = [str(place) for place in places if (place / "specdec_core" / "__init__.py").is_file()]
+    checkouts = [place.resolve() for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", f"{checkouts[0]}[book]"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", f"{checkouts[0]}[race]"], check=True)
     importlib.invalidate_caches()
 
 # %%
