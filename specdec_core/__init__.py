@@ -8,13 +8,13 @@ symbol  in code    meaning                                               their n
 ======  =========  ====================================================  ==============================
 p       `p`        the target's law of the next token, (V,)              L: p; C: q -> p
 q       `q`        the draft's law of the next token, (V,)               L: q; C: p -> q
-γ       `gamma`    tokens drafted a step, along one path                 C: K; num_speculative_tokens
+γ       `gamma`    tokens drafted per step, along one path               C: K; num_speculative_tokens
 α       `alpha`    probability that one drafted token is accepted        L: β a position, α its mean
 c       `c`        time of a draft call / time of a target call          L: cost coefficient
-τ       `tau`      tokens a target call, the bonus token included        E: average acceptance length
+τ       `tau`      tokens per target call, bonus token included          E: average acceptance length
 W       `W`        columns of the lookahead window                       F: W, WINDOW_SIZE
 N       `N`        length of lookahead's n-grams                         F: N, LEVEL
-G       `G`        n-grams that lookahead checks a step                  F: G, GUESS_SET_SIZE
+G       `G`        n-grams that lookahead checks per step                F: G, GUESS_SET_SIZE
 S       `S`        autoregressive steps / steps of the method            F: step compression ratio
 ======  =========  ====================================================  ==============================
 

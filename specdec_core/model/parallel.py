@@ -14,7 +14,7 @@ bytes), which is the paper's "synchronize the generated tokens" and enough for g
 Keys and values are never sent. A rank whose share does not hold the accepted path commits the part that it
 has and puts the missing tokens, at most the depth of the tree, as a chain in front of its next share, which
 computes them in the same forward: at most N - 1 more rows for lookahead. The paper's code does likewise.
-Sending them would take 2 * layers * kv_heads * head_dim * b bytes a token and a second exchange a step.
+Sending them would take 2 * layers * kv_heads * head_dim * b bytes per token and a second exchange per step.
 """
 
 from __future__ import annotations
