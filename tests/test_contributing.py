@@ -45,5 +45,5 @@ def test_its_drafter_is_lossless(bigram):
 
 def test_every_path_that_it_names_exists():
     named = set(re.findall(r"(?:specdec_core|tests|chapters)/[\w/]+\.py", PAGE.read_text(encoding="utf-8")))
-    own = {"specdec_core/drafters/bigram.py", "tests/test_NAME.py", "chapters/NN_name.py", "tests/test_contributing.py"}
+    own = {"specdec_core/drafters/bigram.py", "chapters/NN_name.py"}  # to be made
     assert own < named and all((PAGE.parent / path).is_file() for path in named - own)
