@@ -34,7 +34,7 @@ def wanted() -> dict[str, str]:
 
 
 def found() -> dict[str, str]:
-    """What the environment that is there was built from; nothing if its build never ended."""
+    """What the existing environment was built from; nothing if its build never ended."""
     try:
         return json.loads(STAMP.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -48,7 +48,7 @@ def build(pip_arguments: list[str]) -> None:
     if any(have.get(key) != want[key] for key in ("python", "place")):
         if VENV.exists():
             if any(VENV.iterdir()) and not (VENV / "pyvenv.cfg").exists() and not (VENV / "bin").exists():
-                raise SystemExit(f"{VENV} is there and is no Python environment; move it away.")
+                raise SystemExit(f"{VENV} exists and is not a Python environment; move it away.")
             print(f"Removing {VENV}: its set-up did not end, or was for another Python or place.", flush=True)
             shutil.rmtree(VENV)
         print(f"Creating {VENV} with Python {want['python']}", flush=True)
