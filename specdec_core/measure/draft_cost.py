@@ -23,7 +23,7 @@ from ..core.rules import Verdict
 from ..core.trace import Trace
 from ..core.tree import DraftTree
 from ..model.lm import CachedLM
-from .profiling import HEAD, PARTS, PYTHON, Calls, Work
+from .profiling import HEAD, PARTS, Calls, Work, by_part, split
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,16 @@ def drafting(
     plain, timed = [], []
     for turn in range(repeats + 1):
         trace = _run(lm, prompt, drafter, options)
-        watched = _Watched(drafter, lambda: Calls(len(ids), lm.execution.facts.device, clock))
-        _run(lm, prompt, watched, options)
+        calls = Calls(len(ids), lm.execution.facts.device, clock)
+        _run(lm, prompt, _Watched(drafter, calls), options)
         if turn:  # the first turn allocates memory and chooses kernels
             plain.append(sum(step.seconds["draft"] + step.seconds["observe"] for step in trace.steps))
-            timed.append(watched.seconds())
+            timed.append(by_part(calls.spent))
     if not trace.drafted:
         raise SpecdecError(f"{drafter.name} drafted nothing in this run; ask for more tokens")
-    whole = float(np.median(plain))
-    parts = {part: float(np.median([seconds[part] for seconds in timed])) for part in PARTS[:-1]}
-    # The two runs differ by a few per cent, which may be more than Python's own share.
-    fit = min(1.0, whole / sum(parts.values()))
-    parts = {part: fit * seconds / trace.drafted for part, seconds in parts.items()}
-    parts[PYTHON] = whole / trace.drafted - sum(parts.values())
-    work = {part: Work(*(total / trace.drafted for total in watched.work(part))) for part in PARTS[:-1]}
+    spent = {part: float(np.median([seconds[part] for seconds in timed])) for part in PARTS[:-1]}
+    parts = {part: seconds / trace.drafted for part, seconds in split(float(np.median(plain)), spent).items()}
+    work = {part: Work(calls.bytes[part] / trace.drafted, calls.flops[part] / trace.drafted) for part in PARTS[:-1]}
     right, tested = trace.acceptance_by_depth()[0]
     return Drafting(drafter.name, len(ids), trace.drafted, parts, work, trace.tokens_per_call, right / tested)
 
@@ -145,9 +141,8 @@ def _run(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter, options: di
 class _Watched(DrafterBase):
     """A drafter whose calls of torch are timed while it drafts and while it observes."""
 
-    def __init__(self, drafter: Drafter, make: Callable[[], Calls]):
-        self._drafter, self._make = drafter, make
-        self._calls: list[Calls] = []
+    def __init__(self, drafter: Drafter, calls: Calls):
+        self._drafter, self._calls = drafter, calls
         self.name, self.needs_hidden, self.max_nodes = drafter.name, drafter.needs_hidden, drafter.max_nodes
 
     def reset(self, context: Sequence[int]) -> None:
@@ -157,25 +152,9 @@ class _Watched(DrafterBase):
         self._drafter.read_prompt(hidden)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
-        with self._timed():
+        with self._calls:
             return self._drafter.propose(context, budget, rng)
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
-        with self._timed():
+        with self._calls:
             self._drafter.observe(context, tree, verdict, out)
-
-    def seconds(self) -> dict[str, float]:
-        """By part."""
-        found = dict.fromkeys(PARTS, 0.0)
-        for calls in self._calls:
-            for (part, _), seconds in calls.spent.items():
-                found[part] += seconds
-        return found
-
-    def work(self, part: str) -> tuple[float, float]:
-        """Bytes to read and operations."""
-        return sum(calls.bytes[part] for calls in self._calls), sum(calls.flops[part] for calls in self._calls)
-
-    def _timed(self) -> Calls:
-        self._calls.append(self._make())
-        return self._calls[-1]

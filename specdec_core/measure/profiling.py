@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -129,11 +129,11 @@ def profile(
     if max_new_tokens < 2 or repeats < 1:
         raise ValueError(f"max_new_tokens >= 2 and repeats >= 1 are needed; got {max_new_tokens} and {repeats}")
     options = {**options, "max_new_tokens": max_new_tokens}
-    split = lm.execution.name != "compiled"  # a compiler would have to compile the timed calls anew
+    whole = lm.execution.name == "compiled"  # a compiler would have to compile the timed calls anew
     plain, timed = [], []
     for turn in range(repeats + 1):
         steps = _plain(lm, prompt, drafter, drafted, clock, options)
-        forwards = _timed(lm, prompt, drafter, drafted, clock, options) if split else []
+        forwards = [] if whole else _timed(lm, prompt, drafter, drafted, clock, options)
         if turn:  # the first turn allocates memory and chooses kernels
             plain.append([seconds for _, seconds in steps])
             timed.append([forward.spent for forward in forwards])
@@ -144,20 +144,35 @@ def profile(
         )
     rows = float(np.mean([rows for rows, _ in steps]))
     phases = _mean_of_medians(plain)
-    if not split:
+    if whole:
         return Profile(drafter.name, len(steps), rows, phases, {}, _weights_work(lm.execution.stack, rows))
     spent = _mean_of_medians(timed)
-    parts = {part: sum(seconds for key, seconds in spent.items() if key[0] == part) for part in PARTS[:-1]}
-    # The two runs differ by a few per cent, which may be more than Python's own share.
-    fit = min(1.0, phases["forward"] / sum(parts.values()))
-    parts = {part: seconds * fit for part, seconds in parts.items()}
-    parts[PYTHON] = phases["forward"] - sum(parts.values())
+    parts = split(phases["forward"], by_part(spent))
     mean = [sum((Counter(getattr(f, what)) for f in forwards), Counter()) for what in ("bytes", "flops", "counts")]
     size, flops, counts = ({key: total / len(forwards) for key, total in counter.items()} for counter in mean)
     work = {part: Work(size.get(part, 0.0), flops.get(part, 0.0)) for part in PARTS[:-1]}
     ranked = sorted(spent, key=spent.__getitem__, reverse=True)
     calls = tuple((*key, counts[key], spent[key]) for key in ranked)
     return Profile(drafter.name, len(steps), rows, phases, parts, work, calls)
+
+
+def by_part(spent: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Seconds by part, of seconds by (part, function)."""
+    return {part: sum(seconds for key, seconds in spent.items() if key[0] == part) for part in PARTS[:-1]}
+
+
+def split(whole: float, parts: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of a run that was left alone, by part: those of the timed calls, and Python's, which remain.
+
+    The two runs differ by a few per cent, which may be more than Python's own share.
+
+    Example:
+        >>> split(4.0, {PRODUCTS: 2.0, HEAD: 1.0})
+        {'products with weights': 2.0, 'vocabulary projection': 1.0, 'Python': 1.0}
+    """
+    fit = min(1.0, whole / sum(parts.values()))
+    found = {part: fit * seconds for part, seconds in parts.items()}
+    return found | {PYTHON: whole - sum(found.values())}
 
 
 def _plain(lm, prompt, drafter, drafted, clock, options) -> list[tuple[int, dict[str, float]]]:
