@@ -27,18 +27,13 @@ def _exact_residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return owed / owed.sum() if owed.sum() > 0 else p
 
 
-# 01.1
-
-
 def _numbers(rng: np.random.Generator) -> list[tuple]:
     pairs = [(float(a), float(b)) for a, b in rng.uniform(0.05, 0.95, (8, 2))]
     return [(0.2, 0.8), (0.0, 0.5), (0.3, 0.3), (0.9, 0.3), *pairs]
 
 
 ACCEPT = Question(
-    "01.1", "accept", ("p_x", "q_x"), _numbers,
-    right=lambda p, q: 1.0 if p >= q else p / q,
-    returns="a probability",
+    "01.1", "accept", ("p_x", "q_x"), _numbers, right=lambda p, q: 1.0 if p >= q else p / q, returns="a probability",
     slips=(
         Slip("this is p(x)/q(x), which exceeds 1 where the target likes x better than the draft does; a "
              "probability stops at 1.", lambda p, q: p / q),
@@ -50,10 +45,7 @@ ACCEPT = Question(
              lambda p, q: p),
         Slip("a draft is kept or not by comparing with a uniform number; the probability of it is asked for.",
              lambda p, q: float(p >= q)),
-    ),
-)
-
-# 01.2
+))
 
 
 def _law_pairs(rng: np.random.Generator) -> list[tuple]:
@@ -66,10 +58,7 @@ def _norm(x: np.ndarray) -> np.ndarray:
 
 
 RESIDUAL = Question(
-    "01.2", "residual", ("p", "q"), _law_pairs,
-    right=_exact_residual,
-    returns="a law over the vocabulary",
-    slips=(
+    "01.2", "residual", ("p", "q"), _law_pairs, right=_exact_residual, returns="a law over the vocabulary", slips=(
         Slip("this is p, but part of p has been paid out by the accepted drafts already; what is still owed is "
              "p − min(p, q).", lambda p, q: p),
         Slip("this is q's law; the correction comes from what p has too much.", lambda p, q: q),
@@ -89,16 +78,12 @@ RESIDUAL = Question(
              lambda p, q: _norm(abs(p - q)) if (p != q).any() else p),
         Slip("this takes |p − q|; a token that the draft has too much of is owed nothing, not the difference.",
              lambda p, q: _norm(abs(p - q))),
-    ),
-)
+))
 
-# 01.3
 
 RATE = Question(
     "01.3", "acceptance_rate", ("p", "q"), _law_pairs,
-    right=lambda p, q: float(sum(min(a, b) for a, b in zip(p, q, strict=True))),
-    returns="a probability",
-    slips=(
+    right=lambda p, q: float(sum(min(a, b) for a, b in zip(p, q, strict=True))), returns="a probability", slips=(
         Slip("this is Σ p·q, the chance that two independent draws agree; the accept rule keeps far more.",
              lambda p, q: float(p @ q)),
         Slip("this is the probability of a rejection, the total variation distance; one minus it is asked for.",
@@ -109,10 +94,7 @@ RATE = Question(
              lambda p, q: float(np.minimum(1, np.divide(p, q, out=np.ones_like(p), where=q > 0)).sum())),
         Slip("this averages min(1, p/q) over the vocabulary; tokens are drafted with probability q(x), not 1/V.",
              lambda p, q: float(np.minimum(1, np.divide(p, q, out=np.ones_like(p), where=q > 0)).mean())),
-    ),
-)
-
-# 01.4
+))
 
 
 def _small_pairs(rng: np.random.Generator) -> list[tuple]:
@@ -143,10 +125,8 @@ def _tested(rng, p, q, x):
 
 
 ROUND = Question(
-    "01.4", "one_round", ("p", "q", "rng"), _small_pairs,
-    right=_round_law, observe=law_of, like=(0, True),
-    returns="the pair (token, accepted)",
-    slips=(
+    "01.4", "one_round", ("p", "q", "rng"), _small_pairs, right=_round_law, observe=law_of, like=(0, True),
+    returns="the pair (token, accepted)", slips=(
         Slip("after a rejection it draws from p; what the accepted drafts have paid out is then paid twice. The "
              "correction comes from the residual.", _wrong_round(_tested, lambda p, q: p)),
         Slip("after a rejection it draws from q again; the correction comes from the residual.",
@@ -161,10 +141,7 @@ ROUND = Question(
              _wrong_round(lambda rng, p, q, x: p[x] == 0 or rng.uniform() < q[x] / p[x], _exact_residual)),
         Slip("True and False have changed places.",
              lambda p, q: Exact({(x, not kept): m for (x, kept), m in _round_law(p, q).items()})),
-    ),
-)
-
-# 01.5
+))
 
 
 def _blocks(rng: np.random.Generator) -> list[tuple]:
@@ -199,10 +176,8 @@ def _reused(p, q, drafts):
 
 
 BLOCK = Question(
-    "01.5", "block", ("p", "q", "drafts", "rng"), _blocks,
-    right=lambda p, q, drafts: _block_law(p, q, drafts), observe=law_of, like=[0],
-    returns="the list of tokens to emit",
-    slips=(
+    "01.5", "block", ("p", "q", "drafts", "rng"), _blocks, right=lambda p, q, drafts: _block_law(p, q, drafts),
+    observe=law_of, like=[0], returns="the list of tokens to emit", slips=(
         Slip("where all drafts are accepted it stops; the forward has scored the place behind them too, and a bonus "
              "token comes from there.", lambda p, q, d: _block_law(p, q, d, bonus=lambda p, q: None)),
         Slip("this is q's law; the bonus token comes from p, from its last row.",
@@ -215,10 +190,7 @@ BLOCK = Question(
              lambda p, q, d: _block_law(p, q, d, after=True)),
         Slip("one uniform number tests all drafts; each test needs a fresh one, or the tests are not independent.",
              _reused),
-    ),
-)
-
-# 01.6
+))
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
@@ -263,9 +235,7 @@ def _settled(ask, *case, like, read):
 
 DECODER = Question(
     "01.6", "decode", ("p_logits", "q_logits", "temperature", "rng", "settle"), _bug_cases,
-    right=lambda p, q, T: Exact(dict(enumerate(_softmax(p / T)))), observe=_settled, like=0,
-    returns="a token",
-    slips=(
+    right=lambda p, q, T: Exact(dict(enumerate(_softmax(p / T)))), observe=_settled, like=0, returns="a token", slips=(
         Slip("the draft is drawn at the temperature but tested as if it had been drawn without: q must be the law "
              "that was drawn from.", _decoder(True, True, False)),
         Slip("p is used without the temperature: what is asked for is the target's law at that temperature.",
@@ -274,7 +244,6 @@ DECODER = Question(
              _decoder(False, True, True)),
         Slip("it emits the draft's law: no draft is ever rejected.",
              lambda p, q, T: Exact(dict(enumerate(_softmax(q / T))))),
-    ),
-)
+))
 
 QUESTIONS = (ACCEPT, RESIDUAL, RATE, ROUND, BLOCK, DECODER)

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..question import Question, Slip
 
-# 02.1
-
 
 def _paths(rng: np.random.Generator) -> list[tuple]:
     cases = [(float(a), int(g)) for a, g in zip(rng.uniform(0.1, 0.95, 8), rng.integers(1, 10, 8), strict=True)]
@@ -19,8 +17,7 @@ def _expected(alpha: float, gamma: int) -> float:
 
 
 EXPECTED = Question(
-    "02.1", "expected_tokens", ("alpha", "gamma"), _paths, right=_expected, returns="a number",
-    slips=(
+    "02.1", "expected_tokens", ("alpha", "gamma"), _paths, right=_expected, returns="a number", slips=(
         Slip("these are the accepted tokens; the target's own token comes in every step as well.",
              lambda a, g: _expected(a, g) - 1),
         Slip("this counts γ + 1 drafts; there are γ, and one token of the target's.", lambda a, g: _expected(a, g + 1)),
@@ -32,10 +29,7 @@ EXPECTED = Question(
              lambda a, g: 1 + a * g),
         Slip("this is the chance that all γ drafts are accepted, times their number; shorter parts count as well.",
              lambda a, g: 1 + g * a**g),
-    ),
-)
-
-# 02.2
+))
 
 
 def _settings(rng: np.random.Generator) -> list[tuple]:
@@ -51,8 +45,7 @@ def _speedup(a: float, g: int, c: float) -> float:
 
 
 SPEEDUP = Question(
-    "02.2", "speedup", ("alpha", "gamma", "c"), _settings, right=_speedup, returns="a number",
-    slips=(
+    "02.2", "speedup", ("alpha", "gamma", "c"), _settings, right=_speedup, returns="a number", slips=(
         Slip("the draft model runs γ times in a step, one token after the other, not once.",
              lambda a, g, c: _expected(a, g) / (c + 1)),
         Slip("the target's own forward takes time as well: γ c + 1.",
@@ -63,10 +56,7 @@ SPEEDUP = Question(
              lambda a, g, c: (_expected(a, g) - 1) / (g * c + 1)),
         Slip("this is tokens per step; drafting takes time.", lambda a, g, c: _expected(a, g)),
         Slip("this is the inverse: time for a token.", lambda a, g, c: (g * c + 1) / _expected(a, g)),
-    ),
-)
-
-# 02.3
+))
 
 
 def _choices(rng: np.random.Generator) -> list[tuple]:
@@ -82,8 +72,7 @@ def _best(a: float, c: float, most: int, least: int = 0, value=_speedup) -> int:
 
 
 BEST = Question(
-    "02.3", "best_gamma", ("alpha", "c", "most"), _choices, right=_best, returns="a whole number",
-    slips=(
+    "02.3", "best_gamma", ("alpha", "c", "most"), _choices, right=_best, returns="a whole number", slips=(
         Slip("no draft at all, γ = 0, is a choice as well, and the best one where drafting costs more than it brings.",
              lambda a, c, m: _best(a, c, m, least=1)),
         Slip("this takes the γ with most tokens per step, which is always the largest; drafting takes time.",
@@ -92,10 +81,7 @@ BEST = Question(
         Slip("it counts one draft call per step; there are γ.",
              lambda a, c, m: _best(a, c, m, value=lambda a, g, c: _expected(a, g) / (1 + c * (g > 0)))),
         Slip("this is the γ of the slowest.", lambda a, c, m: _best(a, c, m, value=lambda *x: -_speedup(*x))),
-    ),
-)
-
-# 02.4
+))
 
 
 def _logs(rng: np.random.Generator) -> list[tuple]:
@@ -111,8 +97,7 @@ def _by_depth(accepted: list[int], gamma: int) -> np.ndarray:
 
 
 DEPTH = Question(
-    "02.4", "alpha_by_depth", ("accepted", "gamma"), _logs, right=_by_depth, returns="γ numbers, one a depth",
-    slips=(
+    "02.4", "alpha_by_depth", ("accepted", "gamma"), _logs, right=_by_depth, returns="γ numbers, one a depth", slips=(
         Slip("these are shares of all steps; token i is tested only where tokens 1 … i − 1 were accepted, so divide by "
              "the number of those steps.",
              lambda k, g: np.array([sum(x >= i for x in k) / len(k) for i in range(1, g + 1)])),
@@ -123,10 +108,7 @@ DEPTH = Question(
         Slip("this is one number for all depths; the question is whether they differ.",
              lambda k, g: np.full(g, sum(k) / (g * len(k)))),
         Slip("these are the shares that were rejected.", lambda k, g: 1 - _by_depth(k, g)),
-    ),
-)
-
-# 02.5
+))
 
 
 def _steps(rng: np.random.Generator) -> list[tuple]:
@@ -147,9 +129,7 @@ def _caches(gamma: int, k: int) -> tuple[int, int]:
 
 
 CACHES = Question(
-    "02.5", "draft_cache", ("gamma", "k"), _steps, right=_caches,
-    returns="the pair (cut, read)",
-    slips=(
+    "02.5", "draft_cache", ("gamma", "k"), _steps, right=_caches, returns="the pair (cut, read)", slips=(
         Slip("where all drafts are accepted the last of them has not been read by the draft model either: it drafted "
              "that token, and never ran on it. There are two to read.", lambda g, k: (max(0, g - 1 - k), 1)),
         Slip("the draft model has read one drafted token less than it drafted: the last was never put in.",
@@ -158,7 +138,6 @@ CACHES = Question(
         Slip("it starts over; what was read and accepted is still right.", lambda g, k: (g - 1, k + 1)),
         Slip("nothing is cut; rejected tokens in the cache would be seen by all that follows.",
              lambda g, k: (0, _caches(g, k)[1])),
-    ),
-)
+))
 
 QUESTIONS = (EXPECTED, SPEEDUP, BEST, DEPTH, CACHES)

@@ -9,8 +9,6 @@ import numpy as np
 from ..question import Question, Slip
 from .ch01 import laws
 
-# 03.1
-
 
 def _trees(rng: np.random.Generator) -> list[tuple]:
     cases = []
@@ -29,8 +27,7 @@ def _reach(parents: list[int], shares: list[float]) -> list[float]:
 
 EXPECTED = Question(
     "03.1", "expected_tokens", ("parents", "shares"), _trees,
-    right=lambda parents, shares: float(sum(_reach(parents, shares))), returns="a number",
-    slips=(
+    right=lambda parents, shares: float(sum(_reach(parents, shares))), returns="a number", slips=(
         Slip("a node counts only if all nodes above it were accepted: multiply the shares down to it.",
              lambda parents, shares: float(sum(shares))),
         Slip("the target's own token comes in every step as well; in a tree it is the root's 1.",
@@ -40,8 +37,7 @@ EXPECTED = Question(
         Slip("this is the largest depth; most of the time the walk ends before it.",
              lambda parents, shares: float(max(_depth(parents, i) for i in range(len(parents))) + 1)),
         Slip("this is the number of rows, not of tokens written.", lambda parents, shares: float(len(parents))),
-    ),
-)
+))
 
 
 def _path(parents: list[int], shares: list[float], i: int) -> float:
@@ -55,9 +51,6 @@ def _path(parents: list[int], shares: list[float], i: int) -> float:
 
 def _depth(parents: list[int], i: int) -> int:
     return 0 if parents[i] < 0 else 1 + _depth(parents, parents[i])
-
-
-# 03.2
 
 
 def _heads(rng: np.random.Generator) -> list[tuple]:
@@ -84,22 +77,17 @@ def _local(table: np.ndarray):
 
 MEDUSA = Question(
     "03.2", "best_paths", ("accuracy", "nodes"), _heads, right=_best_paths, like=[[0]],
-    returns="a list of paths, each a list of ranks",
-    slips=(
+    returns="a list of paths, each a list of ranks", slips=(
         Slip("this fills the tree level by level; a deep node on a likely path may be worth more than a rare sibling.",
              lambda t, n: _best_paths(t, n, key=lambda path: (len(path), -_worth(t, path)))),
         Slip("a node is worth the product of the accuracies on its path, not that of its own head alone.",
              lambda t, n: _best_paths(t, n, key=_local(t))),
         Slip("a node is worth the product of the accuracies on its path, not their sum: so deep nodes come first.",
              lambda t, n: _best_paths(t, n, key=lambda path: -sum(t[i, r] for i, r in enumerate(path)))),
-        Slip("these are the least likely paths.",
-             lambda t, n: _best_paths(t, n, key=lambda path: _worth(t, path))),
+        Slip("these are the least likely paths.", lambda t, n: _best_paths(t, n, key=lambda path: _worth(t, path))),
         Slip("this is one path, the top guess of every head.",
              lambda t, n: [[0] * d for d in range(1, min(n, len(t)) + 1)]),
-    ),
-)
-
-# 03.3
+))
 
 
 def _checked(rng: np.random.Generator) -> list[tuple]:
@@ -146,8 +134,7 @@ def _first_child(tokens: list[int], parents: list[int], best: list[int]) -> list
 
 WALK = Question(
     "03.3", "walk", ("tokens", "parents", "best"), _checked, right=_walk, like=[0],
-    returns="the list of the tokens to emit",
-    slips=(
+    returns="the list of the tokens to emit", slips=(
         Slip("it tries the first child only; any child may be the target's choice.", _first_child),
         Slip("behind the last accepted node the target's own token is missing.", lambda *case: _walk(*case)[:-1]),
         Slip("it stops after one level.", lambda t, p, b: _walk(t, p, b)[:1]),
@@ -155,8 +142,7 @@ WALK = Question(
              lambda t, p, b: [t[i] for i in range(1, len(t)) if b[p[i]] == t[i]] + [b[_last(t, p, b)]]),
         Slip("it reads the rows as a chain; a row follows its parent, not the row before it.",
              lambda t, p, b: _walk(t, list(range(-1, len(t) - 1)), b)),
-    ),
-)
+))
 
 
 def _last(tokens: list[int], parents: list[int], best: list[int]) -> int:
@@ -165,9 +151,6 @@ def _last(tokens: list[int], parents: list[int], best: list[int]) -> int:
         if parents[i] == at and tokens[i] == best[at]:
             at = i
     return at
-
-
-# 03.4
 
 
 def _typical_cases(rng: np.random.Generator) -> list[tuple]:
@@ -193,9 +176,8 @@ def _kept(p: np.ndarray, threshold: float) -> np.ndarray:
 
 
 TYPICAL = Question(
-    "03.4", "typical", ("p", "epsilon", "delta"), _typical_cases,
-    right=lambda p, e, d: _kept(p, _threshold(p, e, d)), returns="an array of True and False, one for each token",
-    slips=(
+    "03.4", "typical", ("p", "epsilon", "delta"), _typical_cases, right=lambda p, e, d: _kept(p, _threshold(p, e, d)),
+    returns="an array of True and False, one for each token", slips=(
         Slip("of the two thresholds the smaller one counts.",
              lambda p, e, d: _kept(p, _threshold(p, e, d, combine=max))),
         Slip("this is the fixed threshold ε throughout; is the entropy used, and with the right sign?",
@@ -206,7 +188,6 @@ TYPICAL = Question(
         Slip("a token with p = 0 adds nothing to the entropy; 0 · log 0 is nan.",
              lambda p, e, d: _kept(p, _threshold(p, e, d)) if (p > 0).all() else np.zeros(len(p), bool)),
         Slip("this is what is rejected.", lambda p, e, d: ~_kept(p, _threshold(p, e, d))),
-    ),
-)
+))
 
 QUESTIONS = (EXPECTED, MEDUSA, WALK, TYPICAL)

@@ -10,8 +10,6 @@ import numpy as np
 from ..question import Fail, Question, Slip
 from ..reading import Misread, read
 
-# 04.1
-
 
 def _sequences(rng: np.random.Generator) -> list[tuple]:
     drawn = [([float(f) for f in rng.normal(size=n)], [int(t) for t in rng.integers(0, 50, n)]) for n in (2, 4, 7)]
@@ -29,18 +27,14 @@ def _aligned(f: int, t: int, target: int, drop: int = 1) -> Callable[..., list[t
 
 PAIRS = Question(
     "04.1", "examples", ("features", "tokens"), _sequences, right=_aligned(0, 1, 1), like=[(0.0, 0, 0.0)],
-    returns="a list of triples (feature, token, target)",
-    slips=(
+    returns="a list of triples (feature, token, target)", slips=(
         Slip("the token is the one that was fed to make the feature; the feature does not say which token was *drawn* "
              "after it, so that one, a place further on, must be given.", _aligned(0, 0, 1)),
         Slip("the target is the feature that is already given; the next one is to be predicted.", _aligned(0, 1, 0)),
         Slip("the feature is one place too far on: it is what is to be predicted.", _aligned(1, 1, 1)),
         Slip("the token stands two places further on; it is the one drawn right after the feature.",
              lambda f, t: _aligned(0, 2, 1, 2)(f, t) if len(t) > 2 else []),
-    ),
-)
-
-# 04.2
+))
 
 
 def _drafted(rng: np.random.Generator) -> list[tuple]:
@@ -66,8 +60,7 @@ def _top(values: list[float], keep: int, among=None) -> list[int]:
 RERANK = Question(
     "04.2", "rerank", ("parents", "confidence", "keep"), _drafted,
     right=lambda parents, c, keep: _top(_value(parents, c), keep), like=[0],
-    returns="the rows that are kept, in rising order",
-    slips=(
+    returns="the rows that are kept, in rising order", slips=(
         Slip("a node is worth the product of the confidences on its path: this keeps nodes whose parents are gone.",
              lambda parents, c, keep: _top(c, keep)),
         Slip("the root is always there and is not counted among the nodes that are kept.",
@@ -78,10 +71,7 @@ RERANK = Question(
              lambda parents, c, keep: _top([-x for x in _value(parents, c)], keep)),
         Slip("the rows come by their worth; rising order is asked for, so that parents stay before their children.",
              lambda parents, c, keep: sorted(range(1, len(c)), key=lambda i: -_value(parents, c)[i])[:keep]),
-    ),
-)
-
-# 04.3
+))
 
 
 def _head(rng: np.random.Generator) -> Callable[[Any], dict[int, float]]:
@@ -119,8 +109,7 @@ def _grow(layer, head, k: int, whole: bool = False, each: bool = False, unique: 
 
 LAYER = Question(
     "04.3", "next_layer", ("layer", "head", "k"), _layers, right=_grow, like=[([0], 0.0)],
-    returns="a list of pairs (path, value), best first",
-    slips=(
+    returns="a list of pairs (path, value), best first", slips=(
         Slip("this takes the k best of each node; the k best of all of them are asked for, or the tree grows as a "
              "power of k.", lambda *case: _grow(*case, each=True)),
         Slip("a child is worth its parent's value times the head's probability, not that probability alone.",
@@ -130,7 +119,6 @@ LAYER = Question(
         Slip("only the best node is continued; the others of the layer may have better children than its second.",
              lambda layer, head, k: _grow([max(layer, key=lambda node: node[1])], head, k)),
         Slip("this is the layer that was given.", lambda layer, head, k: [(list(path), v) for path, v in layer]),
-    ),
-)
+))
 
 QUESTIONS = (PAIRS, RERANK, LAYER)

@@ -12,9 +12,6 @@ def text(rng: np.random.Generator, length: int, V: int = 4) -> list[int]:
     return [int(token) for token in rng.integers(0, V, length)]
 
 
-# 05.1
-
-
 def _texts(rng: np.random.Generator) -> list[tuple]:
     cases = [(text(rng, L, 3), n) for L in (6, 12, 20) for n in (1, 2, 3)]
     return [([7, 7, 7, 7], 2), ([1, 2, 3], 2), ([5], 1), *cases]
@@ -30,8 +27,7 @@ def _apart(tokens: list[int], n: int) -> list[int]:
 
 MATCHES = Question(
     "05.1", "matches", ("tokens", "n"), _texts, right=_matches, like=[0],
-    returns="the list of the places, in rising order",
-    slips=(
+    returns="the list of the places, in rising order", slips=(
         Slip("it also finds the suffix itself, which has no continuation: stop the search one short of the end.",
              lambda t, n: [*_matches(t, n), *([len(t) - n] if len(t) >= n else [])]),
         Slip("it leaves out matches that overlap the suffix; in a text that repeats itself those are matches too.",
@@ -43,10 +39,7 @@ MATCHES = Question(
         Slip("this is only the last match; all are asked for.", lambda t, n: _matches(t, n)[-1:]),
         Slip("this is only the first match; all are asked for.", lambda t, n: _matches(t, n)[:1]),
         Slip("the places come in falling order; rising order is asked for.", lambda t, n: _matches(t, n)[::-1]),
-    ),
-)
-
-# 05.2
+))
 
 
 def _lookups(rng: np.random.Generator) -> list[tuple]:
@@ -72,8 +65,7 @@ def _no_end(tokens, max_n, min_n, k) -> list[int]:
 
 DRAFT = Question(
     "05.2", "find_draft", ("tokens", "max_n", "min_n", "num_tokens"), _lookups, right=_draft, like=[0],
-    returns="the list of the drafted tokens",
-    slips=(
+    returns="the list of the drafted tokens", slips=(
         Slip("it tries short suffixes first; a longer one is rarer but more reliable, so the longest comes first.",
              lambda *case: _draft(*case, order=lambda lengths: list(lengths)[::-1])),
         Slip("of several matches it takes the first; the last one is asked for here.",
@@ -90,10 +82,7 @@ DRAFT = Question(
         Slip("min_n has no effect: a suffix shorter than that is not to be trusted.",
              lambda t, M, m, k: _draft(t, M, 1, k)),
         Slip("num_tokens has no effect: the draft is longer than that.", lambda t, M, m, k: _draft(t, M, m, len(t))),
-    ),
-)
-
-# 05.3
+))
 
 
 def _drafts(rng: np.random.Generator) -> list[tuple]:
@@ -113,10 +102,8 @@ def _count(draft: list[int], target: list[int]) -> int:
 
 
 VERIFY = Question(
-    "05.3", "greedy_verify", ("draft", "best"), _drafts,
-    right=lambda d, b: d[: _count(d, b)] + [b[_count(d, b)]], like=[0],
-    returns="the list of the tokens to emit",
-    slips=(
+    "05.3", "greedy_verify", ("draft", "best"), _drafts, right=lambda d, b: d[: _count(d, b)] + [b[_count(d, b)]],
+    like=[0], returns="the list of the tokens to emit", slips=(
         Slip("it emits the accepted drafts only: the target's own token at the next place has been computed as well, "
              "and comes for free.", lambda d, b: d[: _count(d, b)]),
         Slip("a whole draft accepted brings the bonus token too: γ + 1 tokens, not γ.",
@@ -128,10 +115,7 @@ VERIFY = Question(
         Slip("at the first disagreement it emits the draft's token; the target's is the right one.",
              lambda d, b: d[: _count(d, b) + 1] if _count(d, b) < len(d) else d + [b[-1]]),
         Slip("it emits the draft whatever the target says.", lambda d, b: d + [b[-1]]),
-    ),
-)
-
-# 05.4
+))
 
 
 def _indexed(rng: np.random.Generator) -> list[tuple]:
@@ -150,8 +134,7 @@ def _index(tokens: list[int], n: int, shift: int = 0, first: bool = False, itsel
 
 INDEX = Question(
     "05.4", "index", ("tokens", "n"), _indexed, right=_index, like={(0,): 0},
-    returns="a dict from n-grams (tuples) to places",
-    slips=(
+    returns="a dict from n-grams (tuples) to places", slips=(
         Slip("the suffix is in the index, with a follower that is not there; stop one short of the end.",
              lambda t, n: _index(t, n, itself=True)),
         Slip("of several occurrences it keeps the first; a later one is to replace it.",
@@ -162,10 +145,7 @@ INDEX = Question(
              lambda t, n: _index(t, n, shift=-1)),
         Slip("the values are the tokens that follow; their places are asked for, or a draft could have one token only.",
              lambda t, n: {gram: t[place] for gram, place in _index(t, n).items()}),
-    ),
-)
-
-# 05.5
+))
 
 
 def _rates(rng: np.random.Generator) -> list[tuple]:
@@ -177,10 +157,8 @@ def _rates(rng: np.random.Generator) -> list[tuple]:
 
 
 SPEED = Question(
-    "05.5", "speedup", ("h", "a", "r"), _rates,
-    right=lambda h, a, r: (1 + h * a) / (1 + h * (r - 1)),
-    returns="a number",
-    slips=(
+    "05.5", "speedup", ("h", "a", "r"), _rates, right=lambda h, a, r: (1 + h * a) / (1 + h * (r - 1)),
+    returns="a number", slips=(
         Slip("this lets every step take the time of a hit; a miss takes t(1) only.", lambda h, a, r: (1 + h * a) / r),
         Slip("this is τ, tokens per step; a step with a draft also takes longer.", lambda h, a, r: 1 + h * a),
         Slip("a hit emits the accepted tokens and the target's own: 1 + a, not a.",
@@ -191,10 +169,7 @@ SPEED = Question(
              lambda h, a, r: h * (1 + a) / r + 1 - h),
         Slip("this is the inverse: time for a token, not tokens for a time.",
              lambda h, a, r: (1 + h * (r - 1)) / (1 + h * a)),
-    ),
-)
-
-# 05.6
+))
 
 
 def _copies(rng: np.random.Generator) -> list[tuple]:
@@ -211,8 +186,7 @@ def _overlap(tokens: list[int], start: int, k: int) -> list[int]:
 
 COPY = Question(
     "05.6", "copy", ("tokens", "start", "num_tokens"), _copies, right=_overlap, like=[0],
-    returns="the list of the drafted tokens, num_tokens of them",
-    slips=(
+    returns="the list of the drafted tokens, num_tokens of them", slips=(
         Slip("it stops at the end of the text; go on reading in the draft itself.", lambda t, s, k: t[s : s + k]),
         Slip("at the end of the text it goes on from the text's beginning, not from where the copy began.",
              lambda t, s, k: [(t[s:] + t * k)[i] for i in range(k)]),
@@ -220,7 +194,6 @@ COPY = Question(
         Slip("it returns the text together with the draft; the draft alone is asked for.",
              lambda t, s, k: t + _overlap(t, s, k)),
         Slip("it begins one token late.", lambda t, s, k: _overlap(t, s, k + 1)[1:]),
-    ),
-)
+))
 
 QUESTIONS = (MATCHES, DRAFT, VERIFY, INDEX, SPEED, COPY)

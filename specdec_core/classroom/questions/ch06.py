@@ -43,17 +43,13 @@ def _round(context: list[int], guess: list[int], best) -> list[int]:
     return [best(context + guess[:i]) for i in range(len(guess))]
 
 
-# 06.1
-
-
 def _guesses(rng: np.random.Generator) -> list[tuple]:
     return [(_tokens(rng, L), _tokens(rng, m), chooser(rng)) for L, m in ((3, 4), (2, 1), (4, 6), (3, 5), (2, 8))]
 
 
 ROUND = Question(
     "06.1", "jacobi_round", ("context", "guess", "best"), _guesses, right=_round, like=[0],
-    returns="the list of the new guess, as long as the old one",
-    slips=(
+    returns="the list of the new guess, as long as the old one", slips=(
         Slip("it uses the new tokens as soon as it has them: that is Gauss–Seidel, which here is autoregression. All "
              "places are to be updated at once, from the old guess.", lambda c, g, b: _answer(c, len(g), b)),
         Slip("each place sees its own old token; place i follows the guess up to, and without, place i.",
@@ -63,10 +59,7 @@ ROUND = Question(
              "long as the old one.", lambda c, g, b: [b(c + g[:i]) for i in range(len(g) + 1)]),
         Slip("the context is missing before the guess.",
              lambda c, g, b: [b(c) if i == 0 else b(g[:i]) for i in range(len(g))]),
-    ),
-)
-
-# 06.2
+))
 
 
 def _rounds(rng: np.random.Generator) -> list[tuple]:
@@ -82,9 +75,8 @@ def _agree(old: list[int], new: list[int]) -> int:
 
 
 SETTLED = Question(
-    "06.2", "settled", ("old", "new"), _rounds,
-    right=lambda old, new: min(_agree(old, new) + 1, len(new)), returns="a whole number",
-    slips=(
+    "06.2", "settled", ("old", "new"), _rounds, right=lambda old, new: min(_agree(old, new) + 1, len(new)),
+    returns="a whole number", slips=(
         Slip("one more is known: the token behind those that reproduced themselves was computed from right ones.",
              lambda old, new: _agree(old, new)),
         Slip("there are only m tokens; where all reproduced themselves there is none behind them.",
@@ -93,10 +85,7 @@ SETTLED = Question(
              lambda old, new: sum(x == y for x, y in zip(old, new, strict=True))),
         Slip("it counts agreement at every place; a token counts only if all on its left are right.",
              lambda old, new: min(sum(x == y for x, y in zip(old, new, strict=True)) + 1, len(new))),
-    ),
-)
-
-# 06.3
+))
 
 
 def _solve(context: list[int], guess: list[int], best) -> tuple[list[int], int]:
@@ -114,8 +103,7 @@ def _problems(rng: np.random.Generator) -> list[tuple]:
 
 SOLVE = Question(
     "06.3", "solve", ("context", "guess", "best"), _problems, right=_solve, like=([0], 0),
-    returns="the pair (tokens, rounds)",
-    slips=(
+    returns="the pair (tokens, rounds)", slips=(
         Slip("the round that only confirms the answer is counted; the guess was right before it.",
              lambda c, g, b: (_solve(c, g, b)[0], _solve(c, g, b)[1] + 1)),
         Slip("these are m rounds, the most that can be needed; how many were needed is asked for.",
@@ -123,10 +111,7 @@ SOLVE = Question(
         Slip("the tokens are those after one round; go on until nothing changes.",
              lambda c, g, b: (_round(c, g, b), 1)),
         Slip("it does no round at all.", lambda c, g, b: (g, 0)),
-    ),
-)
-
-# 06.4
+))
 
 
 def _neighbours(rng: np.random.Generator) -> list[tuple]:
@@ -136,8 +121,7 @@ def _neighbours(rng: np.random.Generator) -> list[tuple]:
 PAIRS = Question(
     "06.4", "pairs", ("last", "old", "new"), _neighbours,
     right=lambda last, old, new: list(zip([last, *old], new, strict=False)), like=[(0, 0)],
-    returns="a list of pairs of tokens",
-    slips=(
+    returns="a list of pairs of tokens", slips=(
         Slip("these are neighbours of one round, computed at the same time: neither knew of the other.",
              lambda last, old, new: list(zip([last, *new], new, strict=False))),
         Slip("these are neighbours of one round, computed at the same time: neither knew of the other.",
@@ -150,7 +134,6 @@ PAIRS = Question(
              lambda last, old, new: list(zip(old, new[1:], strict=False))),
         Slip("the rounds have changed places: the left token is of the old round, the right one of the new.",
              lambda last, old, new: list(zip([last, *new], old, strict=False))),
-    ),
-)
+))
 
 QUESTIONS = (ROUND, SETTLED, SOLVE, PAIRS)

@@ -8,16 +8,13 @@ import numpy as np
 
 from ..question import Question, Slip
 
-# 07.1
-
 
 def _sizes(rng: np.random.Generator) -> list[tuple]:
     return [(15, 5, 15), (7, 5, 7), (1, 2, 1), *(tuple(int(x) for x in rng.integers((1, 2, 0), 20)) for _ in range(6))]
 
 
 ROWS = Question(
-    "07.1", "rows", ("W", "N", "G"), _sizes, right=lambda W, N, G: (W + G) * (N - 1), returns="a whole number",
-    slips=(
+    "07.1", "rows", ("W", "N", "G"), _sizes, right=lambda W, N, G: (W + G) * (N - 1), returns="a whole number", slips=(
         Slip("the window holds N − 1 levels, and a candidate N − 1 tokens besides its first: not N of either.",
              lambda W, N, G: (W + G) * N),
         Slip("a candidate has N − 1 rows, not one.", lambda W, N, G: W * (N - 1) + G),
@@ -26,10 +23,7 @@ ROWS = Question(
         Slip("the first token of a candidate is the input token, which has its row already.",
              lambda W, N, G: W * (N - 1) + G * N),
         Slip("the window has N − 1 levels of W columns.", lambda W, N, G: W + G * (N - 1)),
-    ),
-)
-
-# 07.2
+))
 
 
 def _windows(rng: np.random.Generator) -> list[tuple]:
@@ -54,11 +48,9 @@ def _sees(j: int, i: int, k: int, c: int) -> bool:
 _seen = _mask(_sees)
 
 MASK = Question(
-    "07.2", "window_mask", ("W", "N"), _windows, right=_seen, returns="a square array of True and False",
-    slips=(
+    "07.2", "window_mask", ("W", "N"), _windows, right=_seen, returns="a square array of True and False", slips=(
         Slip("that is plain causal attention: a row sees every row before it. Rows of other columns are no part of the "
-             "text that it continues, except in level 0.",
-             _mask(lambda j, i, k, c: (k, c) <= (j, i))),
+             "text that it continues, except in level 0.", _mask(lambda j, i, k, c: (k, c) <= (j, i))),
         Slip("that is the rule by numbers: a row sees every smaller position, and itself. Numbers do not decide it, "
              "columns do.", _mask(lambda j, i, k, c: k + c < j + i or (k, c) == (j, i))),
         Slip("a row sees level 0 up to its own column only, not all of it.",
@@ -70,11 +62,7 @@ MASK = Question(
              lambda W, N: _seen(W, N).T),
         Slip("the other levels are seen up to the column as well; of those a row sees its own column only.",
              _mask(lambda j, i, k, c: c <= i and k <= j)),
-    ),
-)
-
-
-# 07.3
+))
 
 
 def _levels(rng: np.random.Generator) -> list[tuple]:
@@ -88,8 +76,7 @@ def _levels(rng: np.random.Generator) -> list[tuple]:
 GRAMS = Question(
     "07.3", "ngrams", ("levels", "made"), _levels,
     right=lambda levels, made: [tuple(column) for column in zip(*levels, made, strict=True)], like=[[0]],
-    returns="the list of the n-grams, one a column",
-    slips=(
+    returns="the list of the n-grams, one a column", slips=(
         Slip("these are the levels; an n-gram is read down a column, through all levels.",
              lambda levels, made: [*levels, made]),
         Slip("the new token at the end of each column is missing.",
@@ -100,10 +87,7 @@ GRAMS = Question(
              lambda levels, made: [list(column)[::-1] for column in zip(*levels, made, strict=True)]),
         Slip("the oldest level is missing.",
              lambda levels, made: [list(column) for column in zip(*levels[1:], made, strict=True)]),
-    ),
-)
-
-# 07.4
+))
 
 
 def _pools(rng: np.random.Generator) -> list[tuple]:
@@ -126,8 +110,7 @@ def _remember(pool: dict, gram: list[int], size: int, again: bool = True, oldest
 
 POOL = Question(
     "07.4", "remember", ("pool", "gram", "size"), _pools, right=_remember, like={0: [[0]]},
-    returns="the new pool: a dict from a token to a list of n-grams without it",
-    slips=(
+    returns="the new pool: a dict from a token to a list of n-grams without it", slips=(
         Slip("an n-gram that is in the pool already moves to the end; it is not there twice.",
              lambda *case: _remember(*case, again=False)),
         Slip("when there are too many, the oldest goes, not the newest.", lambda *case: _remember(*case, oldest=False)),
@@ -141,10 +124,7 @@ POOL = Question(
              else _remember(pool, gram, size)),
         Slip("it forgets what else stood under that token.",
              lambda pool, gram, size: {**pool, gram[0]: [tuple(gram[1:])]}),
-    ),
-)
-
-# 07.5
+))
 
 
 def _settings(rng: np.random.Generator) -> list[tuple]:
@@ -160,8 +140,7 @@ def _E(alpha: float, gamma: int, b: int) -> float:
 
 S = Question(
     "07.5", "step_compression", ("alpha", "f", "N", "b"), _settings,
-    right=lambda a, f, N, b: (f - 1 + _E(a, N - 1, b)) / f, returns="a number",
-    slips=(
+    right=lambda a, f, N, b: (f - 1 + _E(a, N - 1, b)) / f, returns="a number", slips=(
         Slip("this is E, the tokens of a step that has good drafts; only one step in f has them.",
              lambda a, f, N, b: _E(a, N - 1, b)),
         Slip("the other f − 1 steps write one token each; they count too.", lambda a, f, N, b: _E(a, N - 1, b) / f),
@@ -172,7 +151,6 @@ S = Question(
         Slip("the target's own token is missing in E.", lambda a, f, N, b: (f - 2 + _E(a, N - 1, b)) / f),
         Slip("E of b drafts is not b times the tokens of one: they answer for the same places.",
              lambda a, f, N, b: (f + b * (_E(a, N - 1, 1) - 1)) / f),
-    ),
-)
+))
 
 QUESTIONS = (ROWS, MASK, GRAMS, POOL, S)

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..question import Question, Slip
 
-# 08.1
-
 
 def _corpus(rng: np.random.Generator, length: int, V: int = 3) -> list[int]:
     return [int(token) for token in rng.integers(0, V, length)]
@@ -19,9 +17,8 @@ def _array(tokens: list[int]) -> list[int]:
 
 ARRAY = Question(
     "08.1", "suffix_array", ("tokens",),
-    lambda rng: [([2, 1, 2, 1],), ([5],), *((_corpus(rng, L),) for L in (6, 10, 20))],
-    right=_array, like=[0], returns="the list of the places where the sorted suffixes begin",
-    slips=(
+    lambda rng: [([2, 1, 2, 1],), ([5],), *((_corpus(rng, L),) for L in (6, 10, 20))], right=_array, like=[0],
+    returns="the list of the places where the sorted suffixes begin", slips=(
         Slip("these are sorted by their first token only; where that is the same, the next one decides, and so on.",
              lambda t: sorted(range(len(t)), key=lambda i: t[i])),
         Slip("these are sorted the other way round.", lambda t: _array(t)[::-1]),
@@ -31,10 +28,7 @@ ARRAY = Question(
              lambda t: sorted(range(len(t)), key=lambda i: [*t[i:], 10**9])),
         Slip("this is the text sorted; places are asked for, not tokens.", lambda t: sorted(t)),
         Slip("these are the suffixes in the order of the text.", lambda t: list(range(len(t)))),
-    ),
-)
-
-# 08.2
+))
 
 
 def _searches(rng: np.random.Generator) -> list[tuple]:
@@ -53,9 +47,7 @@ def _range(tokens: list[int], order: list[int], pattern: list[int]) -> tuple[int
 
 
 FIND = Question(
-    "08.2", "find", ("tokens", "order", "pattern"), _searches, right=_range,
-    returns="the pair (lo, hi)",
-    slips=(
+    "08.2", "find", ("tokens", "order", "pattern"), _searches, right=_range, returns="the pair (lo, hi)", slips=(
         Slip("hi stands behind the last match, so that hi − lo is how many there are; here it stands on it.",
              lambda t, o, p: (r := _range(t, o, p)) and (r if r == (0, 0) else (r[0], r[1] - 1))),
         Slip("these are places in the text; lo and hi are places in the suffix array.",
@@ -67,10 +59,7 @@ FIND = Question(
         Slip("where there is no match, return (0, 0).",
              lambda t, o, p: _range(t, o, p) if _range(t, o, p) != (0, 0) else
              (n := sum(t[i:] < p for i in o), n)),
-    ),
-)
-
-# 08.3
+))
 
 
 def _backs(rng: np.random.Generator) -> list[tuple]:
@@ -98,8 +87,7 @@ def _longest(corpus, context, most, least, piece=None, order=reversed) -> int:
 
 
 BACKOFF = Question(
-    "08.3", "match_length", ("corpus", "context", "max_n", "min_n"), _backs, right=_longest,
-    returns="a whole number",
+    "08.3", "match_length", ("corpus", "context", "max_n", "min_n"), _backs, right=_longest, returns="a whole number",
     slips=(
         Slip("it drops the newest token when there is no match; the oldest one says least about what comes next.",
              lambda c, x, M, m: _longest(c, x, M, m, piece=lambda n: x[max(0, len(x) - M) :][:n])),
@@ -111,10 +99,7 @@ BACKOFF = Question(
         Slip("max_n has no effect.", lambda c, x, M, m: _longest(c, x, len(x), m)),
         Slip("it does not back off: where max_n tokens do not occur, try fewer.",
              lambda c, x, M, m: _longest(c, x, M, max(m, min(M, len(x))))),
-    ),
-)
-
-# 08.4
+))
 
 
 def _continuations(rng: np.random.Generator) -> list[tuple]:
@@ -140,8 +125,7 @@ def _best(texts: list[list[int]], c: int, key=None) -> list[tuple[list[int], int
 
 PREFIXES = Question(
     "08.4", "heaviest", ("continuations", "c"), _continuations, right=_best, like=[([0], 0)],
-    returns="a list of pairs (prefix, weight)",
-    slips=(
+    returns="a list of pairs (prefix, weight)", slips=(
         Slip("these are whole continuations only; a prefix of one is a node too, and weighs as many as begin with it.",
              lambda texts, c: [(list(t), n) for t, n in sorted(
                  {tuple(t): texts.count(t) for t in texts}.items(), key=lambda x: (-x[1], len(x[0]), x[0]))[:c]]),
@@ -156,10 +140,7 @@ PREFIXES = Question(
              lambda texts, c: [([x], n) for x, n in sorted(
                  {x: sum(t.count(x) for t in texts) for t in texts for x in t}.items(),
                  key=lambda x: (-x[1], x[0]))[:c]]),
-    ),
-)
-
-# 08.5
+))
 
 
 def _trees(rng: np.random.Generator) -> list[tuple]:
@@ -187,8 +168,7 @@ def _parents_only(parents: list[int], root: bool) -> np.ndarray:
 
 
 TREE = Question(
-    "08.5", "tree_mask", ("parents",), _trees, right=_ancestors, returns="a square array of True and False",
-    slips=(
+    "08.5", "tree_mask", ("parents",), _trees, right=_ancestors, returns="a square array of True and False", slips=(
         Slip("this is plain causal attention: a row would see siblings, which are other versions of the same place.",
              lambda parents: np.tri(len(parents), dtype=bool)),
         Slip("a row sees all its ancestors, not its parent alone.", lambda parents: _parents_only(parents, False)),
@@ -198,7 +178,6 @@ TREE = Question(
         Slip("rows and columns have changed places: mask[i, j] says whether row i sees row j.",
              lambda parents: _ancestors(parents).T),
         Slip("every row sees itself alone.", lambda parents: np.eye(len(parents), dtype=bool)),
-    ),
-)
+))
 
 QUESTIONS = (ARRAY, FIND, BACKOFF, PREFIXES, TREE)

@@ -11,8 +11,6 @@ import numpy as np
 from ..question import Fail, Question, Slip
 from ..reading import Misread, read
 
-# 09.1
-
 
 def _text(rng: np.random.Generator, length: int, V: int = 3) -> list[int]:
     return [int(token) for token in rng.integers(0, V, length)]
@@ -37,8 +35,7 @@ def _counts(tokens: list[int], string: list[int], step: int = 1) -> dict[int, in
 
 FOLLOWERS = Question(
     "09.1", "followers", ("tokens", "string"), _suffixes, right=_counts, like={0: 0},
-    returns="a dict from a token to how often it followed",
-    slips=(
+    returns="a dict from a token to how often it followed", slips=(
         Slip("occurrences that overlap are left out; each of them has a follower of its own.",
              lambda t, s: _counts(t, s, step=len(s))),
         Slip("this counts which tokens followed, but each of them once only.",
@@ -46,10 +43,7 @@ FOLLOWERS = Question(
         Slip("this counts the followers of the string's last token alone; all of the string must agree.",
              lambda t, s: _counts(t, s[-1:])),
         Slip("this counts all tokens of the text.", lambda t, s: {x: t.count(x) for x in t}),
-    ),
-)
-
-# 09.2
+))
 
 
 def _lengths(rng: np.random.Generator) -> list[tuple]:
@@ -61,8 +55,7 @@ def _lengths(rng: np.random.Generator) -> list[tuple]:
 
 NODES = Question(
     "09.2", "allowed", ("match", "factor", "offset", "most"), _lengths,
-    right=lambda n, f, o, m: max(0, min(m, int(np.floor(f * n + o)))), returns="a whole number",
-    slips=(
+    right=lambda n, f, o, m: max(0, min(m, int(np.floor(f * n + o)))), returns="a whole number", slips=(
         Slip("it rounds up or to the nearest; a part of a node is no node.",
              lambda n, f, o, m: max(0, min(m, int(np.ceil(f * n + o))))),
         Slip("it rounds up or to the nearest; a part of a node is no node.",
@@ -73,10 +66,7 @@ NODES = Question(
         Slip("the match's length has no effect.", lambda n, f, o, m: m),
         Slip("the offset has no effect.", lambda n, f, o, m: max(0, min(m, int(f * n)))),
         Slip("max and min have changed places.", lambda n, f, o, m: max(m, int(np.floor(f * n + o)))),
-    ),
-)
-
-# 09.3
+))
 
 
 def _memory(rng: np.random.Generator) -> Callable[[Any], dict[int, int]]:
@@ -136,8 +126,7 @@ def _chain(followers, nodes: int, least: float) -> list[tuple[list[int], float]]
 
 GROW = Question(
     "09.3", "grow", ("followers", "nodes", "min_prob"), _sizes, right=_grow, like=[([0], 0.0)],
-    returns="a list of pairs (path, probability)",
-    slips=(
+    returns="a list of pairs (path, probability)", slips=(
         Slip("a node's probability is the product of the shares on its path, not its own share alone.",
              lambda *case: _grow(*case, whole=True)),
         Slip("it follows the likeliest token only; the next-best branch higher up may be likelier than a deep node.",
@@ -147,10 +136,7 @@ GROW = Question(
         Slip("it takes the least likely open node first.", lambda *case: _grow(*case, key=lambda path, p: p)),
         Slip("min_prob has no effect: nodes below it are left out.", lambda f, n, least: _grow(f, n, 0.0)),
         Slip("nodes has no effect: the draft is larger than that.", lambda f, n, least: _grow(f, 10**6, least)),
-    ),
-)
-
-# 09.4
+))
 
 
 def _queues(rng: np.random.Generator) -> list[tuple]:
@@ -177,8 +163,7 @@ def _largest(past, answer, most, tokens):
 
 PAST = Question(
     "09.4", "bounded", ("past", "answer", "max_requests", "max_tokens"), _queues, right=_keep, like=[[0]],
-    returns="the list of the answers that are remembered",
-    slips=(
+    returns="the list of the answers that are remembered", slips=(
         Slip("the oldest answers go first, not the newest.", lambda *case: _keep(*case, oldest=False)),
         Slip("max_tokens has no effect: a memory of few long answers would have no bound.",
              lambda *case: _keep(*case, by_tokens=False)),
@@ -189,7 +174,6 @@ PAST = Question(
              lambda past, answer, most, tokens: _keep(past[:-1], past[-1], most, tokens) if past else []),
         Slip("it makes room before the new answer comes, and does not look again.",
              lambda past, answer, most, tokens: [*(_keep(past[:-1], past[-1], most, tokens) if past else []), answer]),
-    ),
-)
+))
 
 QUESTIONS = (FOLLOWERS, NODES, GROW, PAST)

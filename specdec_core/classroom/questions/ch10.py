@@ -6,8 +6,6 @@ import numpy as np
 
 from ..question import Question, Slip
 
-# 10.1
-
 
 def _log(rng: np.random.Generator, steps: int, hit: float = 0.6) -> tuple[list[int], list[int]]:
     drafted = [int(rng.integers(1, 6)) if rng.random() < hit else 0 for _ in range(steps)]
@@ -30,8 +28,7 @@ def _rates(drafted: list[int], accepted: list[int]) -> tuple[float, float]:
 
 RATES = Question(
     "10.1", "rates", ("drafted", "accepted"), _logs, right=_rates, like=(0.0, 0.0),
-    returns="the pair (coverage, regularity)",
-    slips=(
+    returns="the pair (coverage, regularity)", slips=(
         Slip("the second is a share of the steps with a draft, not of all steps: this is the product of the two.",
              lambda d, a: (_coverage(d), sum(x > 0 for x in a) / len(a))),
         Slip("the second asks whether the first drafted token was accepted; this is accepted over drafted tokens, "
@@ -43,10 +40,7 @@ RATES = Question(
         Slip("the two have changed places.", lambda d, a: _rates(d, a)[::-1]),
         Slip("where nothing was ever drafted the second is 0 by agreement, not a division by zero.",
              lambda d, a: (_coverage(d), _rates(d, a)[1] if sum(d) else np.nan)),
-    ),
-)
-
-# 10.2
+))
 
 
 def _models(rng: np.random.Generator) -> list[tuple]:
@@ -59,8 +53,7 @@ def _tokens(coverage: float, r: list[float]) -> float:
 
 
 TOKENS = Question(
-    "10.2", "tokens_per_step", ("coverage", "regularities"), _models, right=_tokens, returns="a number",
-    slips=(
+    "10.2", "tokens_per_step", ("coverage", "regularities"), _models, right=_tokens, returns="a number", slips=(
         Slip("coverage enters once: if token i − 1 of a draft was accepted there was a draft. Here the memory loses "
              "it afresh at every depth.", lambda c, r: 1 + float(np.cumprod([c * x for x in r]).sum())),
         Slip("the target's own token is missing: a step without a hit writes one, too.",
@@ -72,10 +65,7 @@ TOKENS = Question(
              lambda c, r: 1 + c * float(np.prod(r)) * len(r)),
         Slip("coverage multiplies the target's own token as well; that one comes in every step.",
              lambda c, r: c * _tokens(1.0, r)),
-    ),
-)
-
-# 10.3
+))
 
 
 def _times(rng: np.random.Generator) -> list[tuple]:
@@ -99,8 +89,7 @@ def _zero(a: float, r: float, lookup: float, wrong: float) -> float:
 
 
 EVEN = Question(
-    "10.3", "break_even", ("a", "r", "lookup"), _times, right=_even, returns="a number",
-    slips=(
+    "10.3", "break_even", ("a", "r", "lookup"), _times, right=_even, returns="a number", slips=(
         Slip("a hit that gains nothing can never pay, however often it comes: there the answer is infinity.",
              lambda a, r, s: s / (a - (r - 1)) if s else _even(a, r, s)),
         Slip("a hit that gains nothing can never pay, however often it comes: there the answer is infinity.",
@@ -114,10 +103,7 @@ EVEN = Question(
              lambda a, r, s: _zero(a, r, s, (a - r + 1) / s if s else 0.0)),
         Slip("a hit takes r − 1 longer than an ordinary step, not r: the ordinary step is taken anyhow.",
              lambda a, r, s: _zero(a, r, s, s / (a - r) if a > r else float("inf"))),
-    ),
-)
-
-# 10.4
+))
 
 
 def _traces(rng: np.random.Generator) -> list[tuple]:
@@ -162,8 +148,7 @@ def _per_step(drafted: list[int], accepted: list[int], times: list[float]) -> st
 
 LIMIT = Question(
     "10.4", "limit", ("drafted", "accepted", "times"), _traces, right=_limit,
-    returns="one of the words 'memory', 'agreement', 'forward'",
-    slips=(
+    returns="one of the words 'memory', 'agreement', 'forward'", slips=(
         Slip("this takes the smallest of the three shares; what counts is the speed that each improvement would bring.",
              _smallest),
         Slip("this counts tokens per step; an improvement that brings hits brings their longer forwards as well, so "
@@ -173,7 +158,6 @@ LIMIT = Question(
         Slip("it always says 'memory'; read the trace.", lambda *case: "memory"),
         Slip("it always says 'agreement'; read the trace.", lambda *case: "agreement"),
         Slip("it always says 'forward'; read the trace.", lambda *case: "forward"),
-    ),
-)
+))
 
 QUESTIONS = (RATES, TOKENS, EVEN, LIMIT)

@@ -10,8 +10,6 @@ import numpy as np
 from ..question import Fail, Question, Slip
 from ..reading import Misread, read
 
-# 11.1
-
 
 def _logs(rng: np.random.Generator) -> list[tuple]:
     cases = []
@@ -31,8 +29,7 @@ def _metrics(drafted: list[int], accepted: list[int]) -> tuple[float, float]:
 
 
 METRICS = Question(
-    "11.1", "metrics", ("drafted", "accepted"), _logs, right=_metrics, like=(0.0, 0.0),
-    returns="the pair (tau, rate)",
+    "11.1", "metrics", ("drafted", "accepted"), _logs, right=_metrics, like=(0.0, 0.0), returns="the pair (tau, rate)",
     slips=(
         Slip("tokens behind the first rejection were never tested: the rate is accepted over tested, not over drafted.",
              lambda d, k: (_metrics(d, k)[0], sum(k) / sum(d) if sum(d) else 0.0)),
@@ -40,15 +37,11 @@ METRICS = Question(
              lambda d, k: (_metrics(d, k)[0] - 1, _metrics(d, k)[1])),
         Slip("τ is taken over all steps; those without a draft write one token and count as well.",
              lambda d, k: (1 + sum(k) / sum(x > 0 for x in d) if sum(d) else 1.0, _metrics(d, k)[1])),
-        Slip("the token that was rejected was tested, too.",
-             lambda d, k: (_metrics(d, k)[0], float(sum(k) > 0))),
+        Slip("the token that was rejected was tested, too.", lambda d, k: (_metrics(d, k)[0], float(sum(k) > 0))),
         Slip("the two have changed places.", lambda d, k: _metrics(d, k)[::-1]),
         Slip("where nothing was ever tested the rate is 0 by agreement.",
              lambda d, k: (_metrics(d, k)[0], _metrics(d, k)[1] if sum(d) else np.nan)),
-    ),
-)
-
-# 11.2
+))
 
 
 def _machine(rng: np.random.Generator, rows: int, knee: int) -> list[float]:
@@ -75,8 +68,7 @@ def _widest(alphas, times, row: int = 0, least: int = 0, tokens=_expected) -> in
 
 
 WIDTH = Question(
-    "11.2", "best_width", ("alphas", "times"), _widths, right=_widest, returns="a whole number",
-    slips=(
+    "11.2", "best_width", ("alphas", "times"), _widths, right=_widest, returns="a whole number", slips=(
         Slip("γ drafts need γ + 1 rows: the input token is one of them.", lambda a, t: _widest(a, t, row=-1)),
         Slip("no draft is a choice as well.", lambda a, t: _widest(a, t, least=1)),
         Slip("this writes most tokens per step; where a forward gets longer with each row that is not the fastest.",
@@ -86,10 +78,7 @@ WIDTH = Question(
         Slip("the target's own token counts, too.",
              lambda a, t: _widest(a, t, tokens=lambda x, g: _expected(x, g) - 1)),
         Slip("this is the cheapest forward.", lambda a, t: 0),
-    ),
-)
-
-# 11.3
+))
 
 
 def _cost(rng: np.random.Generator) -> Callable[[Any], float]:
@@ -118,8 +107,7 @@ def _largest(tau, gamma, t, most, rows=None, before=None) -> int:
 
 
 BATCH = Question(
-    "11.3", "largest_batch", ("tau", "gamma", "t", "most"), _loads, right=_largest, returns="a whole number",
-    slips=(
+    "11.3", "largest_batch", ("tau", "gamma", "t", "most"), _loads, right=_largest, returns="a whole number", slips=(
         Slip("every sequence brings γ + 1 rows: its input token as well.",
              lambda *case: _largest(*case, rows=lambda b: b * case[1])),
         Slip("without drafting the forward has B rows, not one.", lambda *case: _largest(*case, before=lambda b: 1)),
@@ -127,10 +115,7 @@ BATCH = Question(
              lambda *case: case[3]),
         Slip("this is the first batch at which it no longer pays.", lambda *case: _largest(*case) + 1),
         Slip("it compares times and leaves τ out.", lambda tau, g, t, most: _largest(1.0, g, t, most)),
-    ),
-)
-
-# 11.4
+))
 
 
 def _drafters(rng: np.random.Generator) -> list[tuple]:
@@ -162,8 +147,7 @@ def _combined(ask, context: list[int], lookup: list[int], model: list[int], like
 COMBINE = Question(
     "11.4", "combine", ("context", "lookup", "model"), _drafters, observe=_combined, like=([0], 0),
     right=lambda context, lookup, model: (lookup, 0) if lookup else (model, 1),
-    returns="the list of the drafted tokens",
-    slips=(
+    returns="the list of the drafted tokens", slips=(
         Slip("it runs the draft model even where the lookup has found something; that is what costs time.",
              lambda c, a, b: (a or b, 1)),
         Slip("it asks the draft model first; the lookup costs next to nothing, so it comes first.",
@@ -174,7 +158,6 @@ COMBINE = Question(
              lambda c, a, b: (max(a, b, key=len), 1)),
         Slip("it never uses the draft model.", lambda c, a, b: (a, 0)),
         Slip("it never uses the lookup.", lambda c, a, b: (b, 1)),
-    ),
-)
+))
 
 QUESTIONS = (METRICS, WIDTH, BATCH, COMBINE)

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..question import Question, Slip
 
-# 12.1
-
 
 def _numbers(rng: np.random.Generator) -> list[tuple]:
     drawn = [(float(2 ** rng.uniform(-3, 8)), int(rng.choice([8, 11, 24]))) for _ in range(8)]
@@ -19,12 +17,10 @@ def _spacing(x: float, bits: int) -> float:
 
 
 SPACING = Question(
-    "12.1", "spacing", ("x", "bits"), _numbers, right=_spacing, returns="a number",
-    slips=(
+    "12.1", "spacing", ("x", "bits"), _numbers, right=_spacing, returns="a number", slips=(
         Slip("the leading one counts as a bit of the significand: of b bits b − 1 stand behind it.",
              lambda x, b: _spacing(x, b + 1)),
-        Slip("this is the spacing just above 1; it doubles with every power of two.",
-             lambda x, b: 2.0 ** (1 - b)),
+        Slip("this is the spacing just above 1; it doubles with every power of two.", lambda x, b: 2.0 ** (1 - b)),
         Slip("the spacing stays the same from one power of two to the next; it does not grow with x in between.",
              lambda x, b: x * 2.0 ** (1 - b)),
         Slip("take the power of two at or below x, not the nearest one.",
@@ -33,10 +29,7 @@ SPACING = Question(
              lambda x, b: 2.0 ** (np.ceil(np.log2(x)) - b + 1)),
         Slip("this is the power of two itself; the bits divide the way to the next one.",
              lambda x, b: 2.0 ** np.floor(np.log2(x))),
-    ),
-)
-
-# 12.2
+))
 
 
 def _measured(rng: np.random.Generator) -> list[tuple]:
@@ -57,8 +50,7 @@ def _size(changes: list[float]) -> float:
 
 TURNS = Question(
     "12.2", "turn_rate", ("gaps", "changes", "within"), _measured, returns="a number",
-    right=lambda g, d, w: _density(g, w) * _size(d) / 2,
-    slips=(
+    right=lambda g, d, w: _density(g, w) * _size(d) / 2, slips=(
         Slip("a change that widens the gap turns nothing: half of them do.", lambda g, d, w: _density(g, w) * _size(d)),
         Slip("changes of both signs cancel in a mean; their size is asked for.",
              lambda g, d, w: _density(g, w) * sum(d) / len(d) / 2),
@@ -73,10 +65,7 @@ TURNS = Question(
         Slip("this is the share of the gaps below the mean change, which is a count of very few gaps, and zero for a "
              "fine format; take the density from the wider range below `within`.",
              lambda g, d, w: _density(g, _size(d)) * _size(d) / 2),
-    ),
-)
-
-# 12.3
+))
 
 
 def _pairs(rng: np.random.Generator) -> list[tuple]:
@@ -105,8 +94,7 @@ def _share(pairs: list[tuple], same) -> float:
 
 IDENTICAL = Question(
     "12.3", "still_identical", ("pairs", "n"), _pairs, returns="a number",
-    right=lambda pairs, n: _share(pairs, lambda ab: ab[0][:n] == ab[1][:n]),
-    slips=(
+    right=lambda pairs, n: _share(pairs, lambda ab: ab[0][:n] == ab[1][:n]), slips=(
         Slip("an answer that ends where the other goes on has parted from it.",
              lambda pairs, n: _share(pairs, lambda ab: ab[0][: min(n, len(ab[1]))] == ab[1][: min(n, len(ab[0]))])),
         Slip("it looks at token n alone; two answers that parted earlier may meet there by chance.",
@@ -121,10 +109,7 @@ IDENTICAL = Question(
              lambda pairs, n: 1 - _share(pairs, lambda ab: ab[0][:n] == ab[1][:n])),
         Slip("both answers may have ended before n, at the same place: they are identical.",
              lambda pairs, n: _share(pairs, lambda ab: ab[0][:n] == ab[1][:n] and len(ab[0]) >= n)),
-    ),
-)
-
-# 12.4
+))
 
 
 def _trees(rng: np.random.Generator) -> list[tuple]:
@@ -144,8 +129,7 @@ def _path(parents: list[int], row: int) -> list[int]:
 
 LAYOUT = Question(
     "12.4", "keys", ("parents", "row", "context"), _trees, like=[0], returns="the list of slots, in order",
-    right=lambda p, row, c: [*range(c), *(c + r for r in _path(p, row))],
-    slips=(
+    right=lambda p, row, c: [*range(c), *(c + r for r in _path(p, row))], slips=(
         Slip("from the root down: the order of the tokens in the text.",
              lambda p, row, c: [*range(c), *(c + r for r in reversed(_path(p, row)))]),
         Slip("a row sees itself, too.", lambda p, row, c: [*range(c), *(c + r for r in _path(p, row)[:-1])]),
@@ -157,7 +141,6 @@ LAYOUT = Question(
              lambda p, row, c: [*range(c), *_path(p, row)]),
         Slip("the committed context is missing; every row sees all of it.",
              lambda p, row, c: [c + r for r in _path(p, row)]),
-    ),
-)
+))
 
 QUESTIONS = (SPACING, TURNS, IDENTICAL, LAYOUT)
