@@ -77,12 +77,13 @@ def test_the_rooms_below_need_no_package_of_the_book(refused, room):
 from importlib import import_module
 for name in {names}:
     import_module(name)
-from specdec_core import TableLM, generate
+from specdec_core import TableLM, compare, generate
 from specdec_core.drafters import PromptLookup
 print(len(generate(TableLM.random(4), [0, 1, 2], PromptLookup(), max_new_tokens=5).tokens))
+print(*compare(TableLM.random(4), [[0, 1, 2]], ["prompt_lookup"], max_new_tokens=5, repeats=1).methods)
 """
     ran = run(refused, code)
-    assert ran.stdout == "5\n", ran.stderr
+    assert ran.stdout == "5\nautoregressive prompt_lookup\n", ran.stderr
 
 
 @pytest.mark.parametrize("room", ["book", "viz"])
