@@ -4,8 +4,8 @@ import pytest
 from drafters_for_tests import Drawing
 from laws import EXACT, PLAIN, Draw, completed, law_error
 
+from specdec_core.core.contract import NullDrafter
 from specdec_core.core.engine import Run
-from specdec_core.core.null import NullDrafter
 from specdec_core.core.rng import enumerate_law, total_variation
 from specdec_core.core.rules import verify
 from specdec_core.core.sampling import Sampling

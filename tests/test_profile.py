@@ -4,8 +4,8 @@ import pytest
 import torch
 from test_execution import float32
 
+from specdec_core.core.contract import NullDrafter
 from specdec_core.core.engine import generate
-from specdec_core.core.null import NullDrafter
 from specdec_core.core.trace import PHASES
 from specdec_core.drafters import Jacobi
 from specdec_core.measure import profiling

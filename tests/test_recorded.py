@@ -6,7 +6,7 @@ import pytest
 
 from specdec_core import TableLM, generate, stream
 from specdec_core.base.errors import SpecdecError
-from specdec_core.core.null import NullDrafter
+from specdec_core.core.contract import NullDrafter
 from specdec_core.core.recorded import Recorded
 from specdec_core.drafters import (
     REST,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from specdec_core.core.contract import NullDrafter
 from specdec_core.core.engine import generate
-from specdec_core.core.null import NullDrafter
 from specdec_core.core.toy import TableLM
 from specdec_core.core.trace import Steps
 from specdec_core.drafters import NGramDictionary, PromptLookup, SuffixDecoding

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from drafters_for_tests import Oracle
 
+from specdec_core.core.contract import NullDrafter
 from specdec_core.core.engine import generate
-from specdec_core.core.null import NullDrafter
 from specdec_core.core.rng import Rng
 from specdec_core.core.rules import Greedy, clip, verify
 from specdec_core.core.sampling import Sampling

@@ -79,7 +79,7 @@ def _time(arguments: argparse.Namespace) -> int:
 
 def _profiles(lm: CachedLM, prompt: Sequence[int], arguments: argparse.Namespace) -> list[Profile]:
     """Of an autoregressive step, and of a step with a draft."""
-    from ..core.null import NullDrafter
+    from ..core.contract import NullDrafter
     from ..drafters.methods import Context, build
     from ..measure.profiling import profile
 

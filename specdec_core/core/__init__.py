@@ -5,9 +5,8 @@ from ..base.lazy import face
 __getattr__, __dir__ = face(
     __name__,
     {
-        ".contract": ["Budget", "Choices", "Drafter", "DrafterBase", "LanguageModel", "LMOutput"],
+        ".contract": ["Budget", "Choices", "Drafter", "DrafterBase", "LanguageModel", "LMOutput", "NullDrafter"],
         ".engine": ["Generation", "Run", "generate", "one_by_one", "stream", "together"],
-        ".null": ["NullDrafter"],
         ".recorded": ["Recorded"],
         ".rng": ["Rng", "enumerate_law", "pick_at", "spawn", "total_variation"],
         ".rules": [

@@ -171,3 +171,17 @@ class DrafterBase:
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
         pass
+
+
+class NullDrafter(DrafterBase):
+    """No draft at any step: autoregressive decoding, in the same loop as everything it is compared with.
+
+    Example:
+        >>> NullDrafter().propose([3, 5], Budget(8, 8), Rng(0)).size
+        0
+    """
+
+    name = "autoregressive"
+
+    def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
+        return DraftTree.empty(context[-1])

@@ -17,8 +17,7 @@ from itertools import pairwise
 from time import perf_counter
 
 from ..base.errors import ContextLimitError, DraftError
-from .contract import Budget, Drafter, LanguageModel, LMOutput
-from .null import NullDrafter
+from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
 from .sampling import Sampling
@@ -87,18 +86,7 @@ def generate(
         >>> generate(lm, [0], max_new_tokens=4).tokens
         (1, 2, 0, 1)
     """
-    run = Run(
-        lm,
-        prompt,
-        drafter,
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        stop=stop,
-        seed=seed,
-        max_nodes=max_nodes,
-        rule=rule,
-        rngs=rngs,
-    )
+    run = Run(lm, prompt, drafter, max_new_tokens, sampling, stop, seed, max_nodes, rule, rngs)
     for _ in run:
         pass
     return run.result()
@@ -122,7 +110,6 @@ class Run:
         lm: LanguageModel,
         prompt: Sequence[int],
         drafter: Drafter | None = None,
-        *,
         max_new_tokens: int = 128,
         sampling: Sampling | None = None,
         stop: Stop | None = None,
@@ -246,12 +233,10 @@ def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
     if not ids:
         if lm.bos_id is None:
             raise ValueError(
-                "an empty prompt needs a beginning-of-sequence token, and this model has none; "
-                "pass at least one token id"
+                "an empty prompt needs a beginning-of-sequence token, and this model has none; pass a token id"
             )
         ids = [lm.bos_id]
-    bad = [i for i in ids if not 0 <= i < lm.vocab_size]
-    if bad:
+    if bad := [i for i in ids if not 0 <= i < lm.vocab_size]:
         raise ValueError(f"token ids must be in 0 ... {lm.vocab_size - 1}; the prompt has {bad[:5]}")
     if len(ids) >= lm.max_length:
         raise ContextLimitError(

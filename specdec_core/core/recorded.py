@@ -53,9 +53,7 @@ class Recorded:
         if list(ids) != self.text[: len(ids)]:
             raise SpecdecError("another prompt than the recorded one; expected the tokens that `Recorded` was made of.")
         if needs_hidden and self.states is None:
-            raise SpecdecError(
-                "the drafter reads the target's hidden states, and none are recorded; give `Recorded` its states."
-            )
+            raise SpecdecError("the drafter reads hidden states, and none are recorded; give `Recorded` its states.")
         self.length = len(ids)
         return self.states[: len(ids)] if needs_hidden and self.states is not None else None
 

@@ -59,10 +59,8 @@ class Stop:
                     f"the stop string {text!r} holds the special token {mixed[0]!r}, which decoded text never shows; "
                     f"make {mixed[0]!r} a stop string of its own, or pass its id as a stop token"
                 )
-        object.__setattr__(self, "tokens", frozenset(ids))
-        object.__setattr__(self, "strings", tuple(text for text in texts if text not in special.values()))
-        object.__setattr__(self, "tokenizer", tokenizer)
-        object.__setattr__(self, "special", special)
+        shown = tuple(text for text in texts if text not in special.values())
+        vars(self).update(tokens=frozenset(ids), strings=shown, tokenizer=tokenizer, special=special)
 
     def watch(self) -> Watch:
         """A fresh watch over one generation."""
@@ -128,9 +126,9 @@ class Watch:
         """
         if self._stop.tokenizer is None:
             return list(self._tokens), None
-        if self.text_end is None:
-            return list(self._tokens), self._decode(self._tokens)
         text = self._decode(self._tokens)[: self.text_end]
+        if self.text_end is None:
+            return list(self._tokens), text
         kept = len(self._tokens)
         if self._tokens[-1] in self._stop.special:
             kept -= 1  # it has no characters that could reach beyond the end
@@ -142,23 +140,20 @@ class Watch:
         """Text that no later token can take back: without the beginning of a possible stop string, and
         without a trailing character whose bytes are not complete yet."""
         pending = self._grow()
-        text = self._text + pending
-        if self.text_end is not None:
-            return text[: self.text_end]
-        if self.reason is None:
-            text = text.rstrip("\ufffd")
-            held = max((_overlap(text, string) for string in self._stop.strings), default=0)
-            text = text[: len(text) - held]
-        return text
+        text = (self._text + pending)[: self.text_end]
+        if self.text_end is not None or self.reason is not None:
+            return text
+        text = text.rstrip("\ufffd")
+        return text[: len(text) - max((_overlap(text, string) for string in self._stop.strings), default=0)]
 
     def _found_string(self, token: int) -> bool:
-        if token in self._stop.special:
-            pending = self._grow()
-            self.text_end = len(self._text) + len(pending)
-            return True
-        if not self._stop.strings:
+        special = token in self._stop.special
+        if not (special or self._stop.strings):
             return False
         pending = self._grow()
+        if special:
+            self.text_end = len(self._text) + len(pending)
+            return True
         unsearched = self._text[self._searched :] + pending
         starts = [start for string in self._stop.strings if (start := unsearched.find(string)) >= 0]
         if starts:

@@ -18,7 +18,6 @@ from .rules import Verdict
 from .tree import DraftTree
 
 PHASES = ("draft", "forward", "verify", "commit", "observe")
-# Of a step in a file.
 FIELDS = ("context_length", "tokens", "drafted", "parents", "draw", "scratch", "accepted", "tested", "microseconds")
 
 
@@ -102,16 +101,12 @@ class Trace:
 
         A depth is reached only if every shallower one was accepted, so the ratio is the conditional rate.
         """
-        counts: list[list[int]] = []
+        accepted, tested = Counter[int](), Counter[int]()
         for step in self.steps:
-            depths = step.tree.depths
-            reached = {int(depths[trial.node]) for trial in step.verdict.trials}
-            for depth in reached:
-                while len(counts) < depth:
-                    counts.append([0, 0])
-                counts[depth - 1][1] += 1
-                counts[depth - 1][0] += depth <= step.verdict.accepted
-        return [(accepted, tested) for accepted, tested in counts]
+            reached = {int(step.tree.depths[trial.node]) for trial in step.verdict.trials}
+            tested.update(reached)
+            accepted.update(depth for depth in reached if depth <= step.verdict.accepted)
+        return [(accepted[depth], tested[depth]) for depth in range(1, max(tested, default=0) + 1)]
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -147,12 +142,7 @@ class Trace:
             ]
             for step in self.steps
         ]
-        return {
-            "drafter": self.drafter,
-            "prompt_length": self.prompt_length,
-            "prefill_seconds": self.prefill_seconds,
-            "steps": steps,
-        }
+        return {**vars(self), "steps": steps}
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,7 @@ class DraftTree:
         tokens = np.asarray(self.tokens, dtype=np.int64)
         parents = np.asarray(self.parents, dtype=np.int64)
         candidate = np.ones(len(tokens), bool) if self.candidate is None else np.asarray(self.candidate, bool)
-        for name, value in (("tokens", tokens), ("parents", parents), ("candidate", candidate)):
-            object.__setattr__(self, name, value)
+        vars(self).update(tokens=tokens, parents=parents, candidate=candidate)
         rows = len(tokens)
         if tokens.ndim != 1 or rows == 0 or parents.shape != (rows,) or candidate.shape != (rows,):
             raise ValueError(

@@ -6,8 +6,7 @@ __getattr__, __dir__ = face(
     __name__,
     {
         ".": ["weights"],
-        "..core.contract": ["Budget", "Drafter", "DrafterBase"],
-        "..core.null": ["NullDrafter"],
+        "..core.contract": ["Budget", "Drafter", "DrafterBase", "NullDrafter"],
         ".adaptive": ["Adaptive"],
         ".cascade": ["Cascade"],
         ".draft_model": ["DraftModel"],

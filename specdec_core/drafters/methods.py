@@ -15,8 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import SpecdecError
-from ..core.contract import Drafter, DrafterBase, LanguageModel
-from ..core.null import NullDrafter
+from ..core.contract import Drafter, DrafterBase, LanguageModel, NullDrafter
 from ..core.sampling import Sampling
 from ..model.chat import Tokenizer
 
@@ -27,7 +26,7 @@ BASELINE = NullDrafter.name
 
 # name: (module, class), imported when the method is asked for; or the class itself, for one of your own.
 REGISTRY: dict[str, tuple[str, str] | type[DrafterBase]] = {
-    BASELINE: ("..core.null", "NullDrafter"),
+    BASELINE: ("..core.contract", "NullDrafter"),
     "prompt_lookup": (".prompt_lookup", "PromptLookup"),
     "ngram": (".ngram", "NGramDictionary"),
     "jacobi": (".jacobi", "Jacobi"),

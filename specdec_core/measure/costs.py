@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -161,10 +162,8 @@ def measure_costs(
     """
     widths, batches = tuple(sorted(set(widths))), tuple(sorted({1, *batches}))
     if not widths or min(widths[0], batches[0]) < 1 or context < 0:
-        raise ValueError(
-            f"widths >= 1, batches >= 1 and context >= 0 are needed; "
-            f"got widths={widths}, batches={batches}, context={context}"
-        )
+        got = f"got widths={widths}, batches={batches}, context={context}"
+        raise ValueError(f"widths >= 1, batches >= 1 and context >= 0 are needed; {got}")
     if context + widths[-1] > lm.max_length:
         raise ContextLimitError(
             f"{context} tokens and a forward of {widths[-1]} do not fit the model's context of {lm.max_length}; "
@@ -193,12 +192,12 @@ def measure_costs(
 
     timed = {B: [q for q in widths if B == 1 or q == widths[0] or q * B <= MOST_ROWS] for B in batches}
     times = _interleaved([job(q, B) for B in batches for q in timed[B]], repeats, clock)
-    parts, first = [], 0
-    for B, chosen in timed.items():
-        last = first + len(chosen)
-        parts.append(Costs(context, repeats, tuple(chosen), *(kind[first:last] for kind in times), batch=B))
-        first = last
-    return replace(parts[0], larger=tuple(parts[1:]))
+    left = [iter(kind) for kind in times]
+    first, *larger = (
+        Costs(context, repeats, tuple(chosen), *(tuple(islice(kind, len(chosen))) for kind in left), batch=B)
+        for B, chosen in timed.items()
+    )
+    return replace(first, larger=tuple(larger))
 
 
 def measure_uncached(

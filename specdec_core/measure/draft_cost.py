@@ -17,7 +17,7 @@ import torch
 
 from ..base.errors import SpecdecError
 from ..core.contract import Budget, Drafter, DrafterBase, LanguageModel, LMOutput
-from ..core.engine import stream
+from ..core.engine import generate, stream
 from ..core.rng import Rng
 from ..core.rules import Verdict
 from ..core.trace import Trace
@@ -132,10 +132,7 @@ def draft_seconds(lm: LanguageModel, drafter: Drafter, steps: int = 12, **option
 
 
 def _run(lm: LanguageModel, prompt: Sequence[int], drafter: Drafter, options: dict[str, Any]) -> Trace:
-    run = stream(lm, prompt, drafter, **options)
-    for _ in run:
-        pass
-    return run.trace
+    return generate(lm, prompt, drafter, **options).trace
 
 
 class _Watched(DrafterBase):

@@ -132,24 +132,18 @@ def table(measured: Sequence[Memory]) -> str:
         peak / (weights + cache)                            1.30
         loading and packing, seconds                         1.5
     """
-    rest = [one.peak - one.weights - one.cache for one in measured]
+    titles = ["weights", "cache", "the rest: tokenizer, code, kernels", "peak"]
+    titles += ["  while loading", "  while packing", "  while generating"]
+    sizes = [
+        (m.weights, m.cache, m.peak - m.weights - m.cache, m.peak, m.loading, m.packing, m.generating) for m in measured
+    ]
     rows = [
         ("MiB", [f"{one.dtype}, {one.execution}" for one in measured]),
-        ("weights", [_mib(one.weights) for one in measured]),
-        ("cache", [_mib(one.cache) for one in measured]),
-        ("the rest: tokenizer, code, kernels", [_mib(size) for size in rest]),
-        ("peak", [_mib(one.peak) for one in measured]),
-        ("  while loading", [_mib(one.loading) for one in measured]),
-        ("  while packing", [_mib(one.packing) for one in measured]),
-        ("  while generating", [_mib(one.generating) for one in measured]),
+        *((title, [f"{size / 2**20:.1f}" for size in row]) for title, *row in zip(titles, *sizes, strict=True)),
         ("peak / (weights + cache)", [f"{one.ratio:.2f}" for one in measured]),
         ("loading and packing, seconds", [f"{one.load_seconds + one.pack_seconds:.1f}" for one in measured]),
     ]
     return "\n".join(f"{name:36}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows)
-
-
-def _mib(size: float) -> str:
-    return f"{size / 2**20:.1f}"
 
 
 if __name__ == "__main__":

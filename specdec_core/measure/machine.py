@@ -9,15 +9,15 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 # The instructions that decide how fast a forward is on a CPU; /proc/cpuinfo lists a hundred others.
-_TELLING = {"avx2", "fma", "f16c", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"}
-_TELLING |= {"avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16"}
-_TELLING |= {"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"}
+_TELLING = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"}
+_TELLING |= {"amx_tile", "amx_bf16", "amx_int8", "asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"}
 
 
 def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
@@ -34,11 +34,7 @@ def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "cpu": {
-            **_cpu(),
-            "physical_cores": psutil.cpu_count(logical=False),
-            "logical_cores": psutil.cpu_count(),
-        },
+        "cpu": {**_cpu(), "physical_cores": psutil.cpu_count(logical=False), "logical_cores": psutil.cpu_count()},
         "memory_bytes": psutil.virtual_memory().total,
         "gpu": _gpu(torch.device(device)),
         "versions": versions(),
@@ -107,13 +103,12 @@ class PeakMemory:
     """
 
     def __init__(self, device: torch.device | str):
-        self._device = torch.device(device)
+        self._device, during = torch.device(device), "during the method's runs, weights included"
         if self._device.type == "cuda":
-            self.meaning = "peak of the tensors on the CUDA device during the method's runs, weights included"
-        elif _forget_peak():
-            self.meaning = "peak resident set of the process during the method's runs, weights included"
+            self.meaning = f"peak of the tensors on the CUDA device {during}"
         else:
-            self.meaning = "peak resident set of the process since its start (this system keeps no later one)"
+            since = during if _forget_peak() else "since its start (this system keeps no later one)"
+            self.meaning = f"peak resident set of the process {since}"
 
     def reset(self) -> None:
         if self._device.type == "cuda":
@@ -129,12 +124,10 @@ class PeakMemory:
 
 def _forget_peak() -> bool:
     """Linux: set the process's peak back to what it holds now. Elsewhere: nothing, and False."""
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # proc(5): resets VmHWM, which getrusage reports, and touches no page
-    except OSError:
-        return False
-    return True
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM, which getrusage reports
+        return True
+    return False
 
 
 def peak_resident() -> int:
@@ -158,9 +151,9 @@ def _cpu() -> dict[str, Any]:
             flags.add("bf16")
     elif os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in file)]
-        name = next((value for key, value in lines if key == "model name"), name)
-        flags = set(next((value for key, value in lines if key in ("flags", "Features")), "").split())
+            lines = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in file)}
+        name = lines.get("model name", name)
+        flags = set(lines.get("flags", lines.get("Features", "")).split())
     return {"model": name or platform.machine(), "features": sorted(flags & _TELLING)}
 
 

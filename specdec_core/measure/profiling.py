@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..base.errors import SpecdecError
 from ..core.contract import Drafter, LMOutput
-from ..core.engine import stream
+from ..core.engine import generate, stream
 from ..core.tree import DraftTree
 from ..model import cache
 from ..model.execution.llama import Stack
@@ -139,9 +139,7 @@ def profile(
             timed.append([forward.spent for forward in forwards])
     if not steps:
         kind = "with" if drafted else "without"
-        raise SpecdecError(
-            f"no step of {drafter.name} was {kind} a draft, the first one not counted; ask for more tokens"
-        )
+        raise SpecdecError(f"no step of {drafter.name} was {kind} a draft after the first one; ask for more tokens")
     rows = float(np.mean([rows for rows, _ in steps]))
     phases = _mean_of_medians(plain)
     if whole:
@@ -151,8 +149,7 @@ def profile(
     mean = [sum((Counter(getattr(f, what)) for f in forwards), Counter()) for what in ("bytes", "flops", "counts")]
     size, flops, counts = ({key: total / len(forwards) for key, total in counter.items()} for counter in mean)
     work = {part: Work(size.get(part, 0.0), flops.get(part, 0.0)) for part in PARTS[:-1]}
-    ranked = sorted(spent, key=spent.__getitem__, reverse=True)
-    calls = tuple((*key, counts[key], spent[key]) for key in ranked)
+    calls = tuple((*key, counts[key], spent[key]) for key in sorted(spent, key=spent.__getitem__, reverse=True))
     return Profile(drafter.name, len(steps), rows, phases, parts, work, calls)
 
 
@@ -190,8 +187,7 @@ def _plain(lm, prompt, drafter, drafted, clock, options) -> list[tuple[int, dict
 def _timed(lm, prompt, drafter, drafted, clock, options) -> list[Calls]:
     """The calls of each forward of the kind asked for."""
     watched = _Watched(lm, clock)
-    for _ in stream(watched, prompt, drafter, **options):
-        pass
+    generate(watched, prompt, drafter, **options)
     return [calls for tree, calls in watched.forwards[1:] if (tree.size > 0) == drafted]
 
 
@@ -231,8 +227,7 @@ class Calls(TorchFunctionMode):
         self.spent: dict[tuple[str, str], float] = {}
         self.counts: Counter = Counter()
         self.bytes, self.flops = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)
-        # What reading the clock adds to a call.
-        self._overhead = min(-(clock() - clock()) for _ in range(5))
+        self._overhead = min(-(clock() - clock()) for _ in range(5))  # of reading the clock
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         start = self._clock()
@@ -246,9 +241,8 @@ class Calls(TorchFunctionMode):
             self._count_attention(part, *args[:3])
         elif part is OTHER and name in _PRODUCTS:
             part = self._count_product(args, out)
-        key = (part, name)
-        self.spent[key] = self.spent.get(key, 0.0) + seconds
-        self.counts[key] += 1
+        self.spent[part, name] = self.spent.get((part, name), 0.0) + seconds
+        self.counts[part, name] += 1
         return out
 
     def _count_product(self, args: tuple, out: torch.Tensor) -> str:

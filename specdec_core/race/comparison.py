@@ -27,8 +27,7 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-from ..core.contract import Drafter, LanguageModel
-from ..core.null import NullDrafter
+from ..core.contract import Drafter, LanguageModel, NullDrafter
 from ..core.sampling import Sampling
 from ..core.stopping import Stop
 from ..drafters.methods import BASELINE, Context, build, check

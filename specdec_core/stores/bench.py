@@ -75,7 +75,7 @@ def measure(
 
 def _data(store: SuffixStore) -> Path:
     """The folder of a store's arrays."""
-    assert isinstance(store.tokens, np.memmap) and store.tokens.filename is not None, "a store in memory has no files"
+    assert isinstance(store.tokens, np.memmap) and store.tokens.filename, "a store in memory has no files"
     return Path(store.tokens.filename).parent
 
 
@@ -136,10 +136,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'tokens':>14} {'MB':>8}{times} {'resident MB':>12} {'match':>6}"]
     for row in rows:
         pairs = [_pair(row[f"{name}_ms"], row[f"{name}_p99_ms"]) for name in ("find", "query", "cold")]
-        lines.append(
-            f"{row['tokens']:>14,} {row['bytes'] / 1e6:>8.1f} {pairs[0]:>15} {pairs[1]:>15} {pairs[2]:>15} "
-            f"{row['resident_bytes'] / 1e6:>12.1f} {row['match_length']:>6.2f}"
-        )
+        times = "".join(f" {pair:>15}" for pair in pairs)
+        rest = f"{row['resident_bytes'] / 1e6:>12.1f} {row['match_length']:>6.2f}"
+        lines.append(f"{row['tokens']:>14,} {row['bytes'] / 1e6:>8.1f}{times} {rest}")
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ from .files import HEADER, HEADS, SUFFIXES, TOKENS, DatastoreError, Ids, Tokeniz
 from .sorting import heads_of, joined, sorted_suffixes
 from .store import SuffixStore
 
-_DATA = "data-"
+_DATA = "data-"  # how the names of folders of data begin
 
 
 def build_store(
@@ -73,8 +73,7 @@ def build_store(
         data = Path(tempfile.mkdtemp(prefix=_DATA, dir=folder))
         try:
             header = _fill(data, documents, vocab_size, limit, say)
-            header["tokenizer"] = tokenizer._asdict() if tokenizer else None
-            header["sources"] = list(sources)
+            header |= {"tokenizer": tokenizer._asdict() if tokenizer else None, "sources": list(sources)}
             _put_header(folder, header)
         except BaseException:
             shutil.rmtree(data, ignore_errors=True)
@@ -118,19 +117,11 @@ def _fill(
         made[name] = {"bytes": path.stat().st_size, "sha256": file_hash(path)}
     files.note_checked(data, {name: (data / name).stat().st_mtime_ns for name in made})
     clock.append(perf_counter())
-    return {
-        "format": files.FORMAT,
-        "version": files.VERSION,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "tokens": size,
-        "documents": count,
-        "vocab_size": vocab_size,
-        "token_dtype": dtype.str,
-        "index_dtype": index_dtype.str,
-        "seconds": dict(zip(("read", "sort", "hash"), np.diff(clock).tolist(), strict=True)),
-        "data": data.name,
-        "files": made,
-    }
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    header = {"format": files.FORMAT, "version": files.VERSION, "created": created, "tokens": size, "documents": count}
+    header |= {"vocab_size": vocab_size, "token_dtype": dtype.str, "index_dtype": index_dtype.str}
+    header["seconds"] = dict(zip(("read", "sort", "hash"), np.diff(clock).tolist(), strict=True))
+    return {**header, "data": data.name, "files": made}
 
 
 def _put_header(folder: Path, header: dict[str, Any]) -> None:
@@ -156,8 +147,7 @@ def _sweep(folder: Path) -> None:
 def _check_room(data: Path, size: int, width: int) -> None:
     import psutil
 
-    memory = size * width * (5 if size * width < 2**31 else 9)
-    free = psutil.virtual_memory().available
+    memory, free = size * width * (5 if size * width < 2**31 else 9), psutil.virtual_memory().available
     if memory > free:
         raise DatastoreError(
             f"Sorting {size:,} tokens needs {memory / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free. "
@@ -176,15 +166,12 @@ def _lock(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        lock = FileLock(folder / ".lock").acquire(timeout=0)
     except Timeout as error:
         raise DatastoreError(f"Another process is building {folder}. Wait for it, or use another --name.") from error
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -145,10 +145,8 @@ def check_files(folder: Path, header: dict[str, Any], verify: bool) -> None:
         except OSError as error:
             raise DatastoreError(f"{path} cannot be read ({error}). {_again(folder)}") from error
         if status.st_size != expected["bytes"]:
-            raise DatastoreError(
-                f"{path} has {status.st_size:,} bytes; expected {expected['bytes']:,}: it was cut short or "
-                f"altered. {_again(folder)}"
-            )
+            sizes = f"{status.st_size:,} bytes; expected {expected['bytes']:,}"
+            raise DatastoreError(f"{path} has {sizes}: it was cut short or altered. {_again(folder)}")
         times[name] = status.st_mtime_ns
     small = sum(expected["bytes"] for expected in files.values()) <= _ALWAYS_HASHED
     if not (small or verify) and times == _checked(data):

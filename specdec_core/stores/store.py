@@ -72,9 +72,8 @@ class SuffixStore:
         header: dict[str, Any] | None = None,
     ):
         if tokens.dtype != token_dtype(vocab_size):
-            raise ValueError(
-                f"tokens of a vocabulary of {vocab_size} must be {token_dtype(vocab_size).str}; got {tokens.dtype.str}"
-            )
+            expected = token_dtype(vocab_size).str
+            raise ValueError(f"tokens of a vocabulary of {vocab_size} must be {expected}; got {tokens.dtype.str}")
         self.tokens, self.sa, self.heads, self.vocab_size = tokens, sa, heads, vocab_size
         self.header = header or {}
         self.separator = int(np.iinfo(tokens.dtype).max)
@@ -143,11 +142,8 @@ class SuffixStore:
             the `Match`; ``length`` is 0 if no end of at least ``min_n`` tokens occurs.
         """
         tail = [int(i) for i in suffix[max(0, len(suffix) - max_n) :]]
-        known = 0
-        while known < len(tail) and 0 <= tail[-1 - known] < self.vocab_size:
-            known += 1
-        tail = tail[len(tail) - known :]
-        pattern = np.asarray(tail, self.tokens.dtype).tobytes()
+        known = next((n for n, i in enumerate(reversed(tail)) if not 0 <= i < self.vocab_size), len(tail))
+        pattern = np.asarray(tail[len(tail) - known :], self.tokens.dtype).tobytes()
         best, low, high = Match(0, 0, 0), max(min_n, 1), known
         while low <= high:
             n = (low + high + 1) // 2

@@ -103,24 +103,19 @@ class GrowingText:
     def count(self, text: str) -> int:
         """How often ``text`` occurs."""
         place = self.find(text)
-        if place is None:
-            return 0
-        return len(place.ends) + (self._tree.count_at(place.point) if place.point else 0)
+        return len(place.ends) + (self._tree.count_at(place.point) if place.point else 0) if place else 0
 
     def followers(self, place: Place) -> dict[str, int]:
-        """The tokens that come next, and how often."""
         counts = self._tree.followers(place.point) if place.point else {}
         for char in (self._tail[end] for end in place.ends if end < len(self._tail)):
             counts[char] = counts.get(char, 0) + 1
         return counts
 
     def goes_on(self, place: Place) -> bool:
-        """Whether anything follows, without listing it."""
         tail = len(self._tail)
         return any(end < tail for end in place.ends) or bool(place.point and self._tree.goes_on(place.point))
 
     def step(self, place: Place, char: str) -> Place:
-        """The place one token further; ``char`` is one of `followers`."""
         point = self._tree.step(place.point, char) if place.point else None
         return Place(point, tuple(end + 1 for end in place.ends if self._tail[end : end + 1] == char))
 
@@ -142,9 +137,8 @@ class PastTexts:
 
     def __init__(self, depth: int, max_texts: int = 10_000, max_tokens: int = 1_000_000):
         if depth < 2 or max_texts < 0 or max_tokens < 0:
-            raise ValueError(
-                f"depth >= 2, max_texts >= 0 and max_tokens >= 0 are needed; got {depth}, {max_texts}, {max_tokens}"
-            )
+            got = f"got {depth}, {max_texts}, {max_tokens}"
+            raise ValueError(f"depth >= 2, max_texts >= 0 and max_tokens >= 0 are needed; {got}")
         self.depth, self.max_texts, self.max_tokens = depth, max_texts, max_tokens
         self._tree = SuffixTree()
         self._texts: deque[str] = deque()

@@ -1,7 +1,6 @@
 """A counted suffix tree that can forget: a multiset of short strings and how often each prefix occurs.
 
-Tokens are characters here (`as_text`), so that slices, comparisons and searches run at the speed of Python's
-strings.
+Tokens are characters here (`as_text`), so that slices, comparisons and searches run at the speed of Python's strings.
 
 `SuffixTree` holds a multiset of strings of at most D characters, path-compressed: a node stands where a count
 changes, and its label leads to it from its parent. Adding or removing a string visits the nodes on its path,
@@ -55,9 +54,8 @@ class SuffixTree:
     """
 
     def __init__(self) -> None:
-        # Nodes are numbers, 0 the root, and their parts lie in three lists. As objects that refer to each
-        # other they would all be visited by each full garbage collection, and the more are held, the more a
-        # token would cost.
+        # Nodes are numbers, 0 the root, and their parts lie in three lists. As objects that refer to each other they
+        # would all be visited by each full garbage collection, and the more are held, the more a token would cost.
         self._label, self._count = [""], [0]
         self._children: list[dict[str, int]] = [{}]
         self._free: list[int] = []  # numbers of removed nodes

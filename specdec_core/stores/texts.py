@@ -27,16 +27,13 @@ def code_files() -> list[Path]:
 
     This package is left out so that its own source can serve as text that the store has not seen.
     """
-    standard = Path(sysconfig.get_paths()["stdlib"])
-    installed = {Path(sysconfig.get_paths()[key]) for key in ("purelib", "platlib")}
-    files: list[tuple[Path, Path]] = [
-        (path, standard)
-        for path in standard.rglob("*.py")
-        if not {"site-packages", "dist-packages"} & set(path.relative_to(standard).parts)
-    ]
-    for root in sorted(installed):
-        files += [(path, root) for path in root.rglob("*.py") if path.relative_to(root).parts[0] != "specdec_core"]
-    return [path for path, root in sorted(files, key=lambda item: _mixed(item[0].relative_to(item[1])))]
+    standard, *installed = (Path(sysconfig.get_paths()[key]) for key in ("stdlib", "purelib", "platlib"))
+    files = [(path, path.relative_to(standard)) for path in standard.rglob("*.py")]
+    files = [(path, short) for path, short in files if not {"site-packages", "dist-packages"} & set(short.parts)]
+    for root in sorted(set(installed)):
+        found = ((path, path.relative_to(root)) for path in root.rglob("*.py"))
+        files += [(path, short) for path, short in found if short.parts[0] != "specdec_core"]
+    return [path for path, _ in sorted(files, key=lambda item: _mixed(item[1]))]
 
 
 def files_under(paths: Iterable[str | Path]) -> list[Path]:
@@ -50,12 +47,9 @@ def files_under(paths: Iterable[str | Path]) -> list[Path]:
         if path.is_file():
             found.append(path)
         elif path.is_dir():
-            inside = [
-                file
-                for file in path.rglob("*")
-                if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            ]
-            found += sorted(inside, key=lambda file: _mixed(file.relative_to(path)))
+            inside = [(file, file.relative_to(path)) for file in path.rglob("*") if file.is_file()]
+            seen = [(file, short) for file, short in inside if not any(part.startswith(".") for part in short.parts)]
+            found += [file for file, _ in sorted(seen, key=lambda item: _mixed(item[1]))]
         else:
             raise DatastoreError(f"{path} is neither a file nor a folder; expected texts to build a datastore from.")
     return found
@@ -116,9 +110,8 @@ def _document(line: str, where: str) -> Text:
         value = value.get("text", value.get("ids"))
     is_ids = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
     if not (isinstance(value, str) or is_ids):
-        raise DatastoreError(
-            f'{where}: expected a string, a list of token ids, or an object with "text" or "ids"; got {line[:80]!r}.'
-        )
+        expected = 'a string, a list of token ids, or an object with "text" or "ids"'
+        raise DatastoreError(f"{where}: expected {expected}; got {line[:80]!r}.")
     return value
 
 
@@ -130,8 +123,7 @@ def tokenized(texts: Iterable[Text], tokenizer: Any) -> Iterator[Ids]:
     Args:
         tokenizer: of transformers.
     """
-    batch: list[Text] = []
-    held = 0
+    batch, held = list[Text](), 0
     for text in texts:
         batch.append(text)
         held += len(text)
