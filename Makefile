@@ -53,5 +53,5 @@ lab: model
 	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/chapters/00_start_here.ipynb
 
 clean:
-	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .hypothesis site *.egg-info
+	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .mypy_cache .hypothesis site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

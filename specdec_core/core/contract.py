@@ -35,7 +35,7 @@ class Choices:
     def argmax(self, dim: int) -> torch.Tensor:
         return self._ids
 
-    def __getitem__(self, rows) -> Choices:
+    def __getitem__(self, rows: slice) -> Choices:
         return Choices(self._ids[rows])
 
     def double(self) -> torch.Tensor:
@@ -152,11 +152,11 @@ class DrafterBase:
     draft_ids: np.ndarray | None = None
 
     @classmethod
-    def build(cls, *context: Any, **settings: Any) -> Drafter:
+    def build(cls, *unread: Any, **settings: Any) -> Drafter:
         """From the settings behind a method's name: ``build(context, **settings)``.
 
         Args:
-            context: one `drafters.methods.Context`; a class that needs it has a ``build`` of its own.
+            unread: one `drafters.methods.Context`; a class that needs it has a ``build`` of its own.
         """
         return cls(**settings)
 

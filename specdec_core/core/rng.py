@@ -8,7 +8,7 @@ for every way its draws can fall and adds up the probabilities: the exact law of
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class _Branching:
         return int(support[self.branch(list(law[support] / law.sum()))])
 
 
-def enumerate_law(run: Callable[[_Branching], Outcome], limit: int = 2_000_000) -> dict[Outcome, float]:
+def enumerate_law(run: Callable[[Rng], Outcome], limit: int = 2_000_000) -> dict[Outcome, float]:
     """The exact law of ``run(rng)``, found by running it once for every outcome of its draws.
 
     Args:
@@ -118,7 +118,7 @@ def enumerate_law(run: Callable[[_Branching], Outcome], limit: int = 2_000_000) 
     prescribed: list[int] = []
     for _ in range(limit):
         rng = _Branching(prescribed)
-        result = run(rng)
+        result = run(cast(Rng, rng))  # which draws through `uniform() < x` and `pick` alone
         law[result] = law.get(result, 0.0) + rng.weight
         # Advance like an odometer: the last branch that has a next case takes it.
         taken = rng.taken

@@ -47,7 +47,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks = [
             ("temperature", self.temperature >= 0 and np.isfinite(self.temperature), "finite and >= 0"),
             ("top_k", self.top_k >= 0 and int(self.top_k) == self.top_k, "an integer >= 0 (0 keeps all)"),

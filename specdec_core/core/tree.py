@@ -47,9 +47,9 @@ class DraftTree:
     parents: np.ndarray
     draw: str = "point"
     q: np.ndarray | None = None
-    candidate: np.ndarray = field(default=None)  # type: ignore[assignment, arg-type]
+    candidate: np.ndarray = field(default=None)  # type: ignore[arg-type]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         tokens = np.asarray(self.tokens, dtype=np.int64)
         parents = np.asarray(self.parents, dtype=np.int64)
         candidate = np.ones(len(tokens), bool) if self.candidate is None else np.asarray(self.candidate, bool)

@@ -102,7 +102,7 @@ def generation_law(
         {(0,): 0.5, (1,): 0.5}
     """
 
-    def tokens(rng) -> tuple[int, ...]:
+    def tokens(rng: Rng) -> tuple[int, ...]:
         rngs = (rng, rng)
         return generate(target, prompt, drafter, max_new_tokens=length, sampling=sampling, rule=rule, rngs=rngs).tokens
 

@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base.errors import ContextLimitError, UnsupportedModel
 from ..core.contract import LanguageModel
 from ..core.tree import DraftTree
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 BATCHES = (1, 2, 4, 8)
@@ -201,7 +204,7 @@ def measure_costs(
 
 
 def measure_uncached(
-    model: Any, lengths: Sequence[int] = (32, 64, 128, 256), repeats: int = 3, clock: Clock = perf_counter
+    model: PreTrainedModel, lengths: Sequence[int] = (32, 64, 128, 256), repeats: int = 3, clock: Clock = perf_counter
 ) -> Costs:
     """Time the next token without a key-value cache: one forward over the whole context, its last logits only.
 

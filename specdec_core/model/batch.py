@@ -28,7 +28,17 @@ class Batch:
     def capacity(self) -> int:
         return max(cache.capacity for cache in self.caches)
 
-    def attend(self, layer, query, key, value, flights: Sequence[Flight], scale, softcap=None, window=None):
+    def attend(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        flights: Sequence[Flight],
+        scale: float,
+        softcap: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
         """As `KVCache.attend`; the rows (n1 + n2 + ..., heads, head_dim) belong to the flights in order."""
         sizes = [flight.rows for flight in flights]
         rows = zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)

@@ -119,13 +119,19 @@ def _mismatches_after(lm: LanguageModel, prefix: int, text: list[int], rng: np.r
     wrong, alone = 0, []
     lm.rewind(prefix)
     for token in text:
-        alone.append(lm.forward(DraftTree.empty(token)).logits[0].clone())
+        alone.append(_logits(lm, DraftTree.empty(token))[0].clone())
         lm.commit([0])
     for tree in (DraftTree.chain(text[0], text[1:]), DraftTree.from_paths(text[0], [*detours, text[1:]])):
         lm.rewind(prefix)
-        logits = lm.forward(tree).logits
+        logits = _logits(lm, tree)
         wrong += sum(not torch.equal(logits[row], one) for row, one in zip(_find(tree, text), alone, strict=True))
     return wrong
+
+
+def _logits(lm: LanguageModel, tree: DraftTree) -> torch.Tensor:
+    logits = lm.forward(tree).logits
+    assert isinstance(logits, torch.Tensor), "not only the best tokens"
+    return logits
 
 
 def _find(tree: DraftTree, text: list[int]) -> list[int]:

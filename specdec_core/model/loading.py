@@ -121,7 +121,7 @@ def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[PreTrained
 def _from_pretrained(
     source: str | Path, dtype: torch.dtype, attn: str, **options: bool
 ) -> tuple[PreTrainedModel, Tokenizer]:
-    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
     give_back()  # reading a tokenizer takes more than twice what it holds
     with _read_not_mapped():
         read: Any = AutoModelForCausalLM.from_pretrained(

@@ -110,6 +110,7 @@ class ShardedLM:
             np.concatenate([np.arange(-1, late), local + late]),
         )
         logits = self.lm.forward(share).logits[late:]
+        assert isinstance(logits, torch.Tensor), "the ranks of a group do not share out what is shared out already"
         # A row that several ranks computed is taken from the first, so that all go on with the same bits.
         owner = np.full(len(tree.tokens), self.ranks)
         for rank in reversed(range(self.ranks)):

@@ -6,12 +6,10 @@ arXiv:2211.17192).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from . import checks
-from .checks import Number
+from .checks import Number, Vector
 
 
 def acceptance_rate(p: np.ndarray, q: np.ndarray) -> float:
@@ -107,7 +105,7 @@ def expected_accepted(alpha: Number, gamma: int) -> Number:
     return checks.plain(total)
 
 
-def expected_tokens_by_depth(alphas: Sequence[float]) -> float:
+def expected_tokens_by_depth(alphas: Vector) -> float:
     """E[output tokens per step] = 1 + α_1 + α_1 α_2 + ... + α_1 ... α_γ.
 
     The sum over i of P(at least i accepted), which is exact for any dependence between depths provided that

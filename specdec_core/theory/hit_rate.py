@@ -7,16 +7,14 @@ P(at least i accepted) that `acceptance.expected_tokens_by_depth` rests on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from . import checks
 from .acceptance import expected_tokens_by_depth
-from .checks import Number
+from .checks import Number, Vector
 
 
-def conditional_alphas(coverage: float, regularities: Sequence[float]) -> np.ndarray:
+def conditional_alphas(coverage: float, regularities: Vector) -> np.ndarray:
     """α_1 = coverage · r_1 and α_i = r_i from there on: acceptance by depth, given the tokens before.
 
     Coverage enters once. It is a property of the step, not of a token: if token i - 1 of a draft was accepted
@@ -43,7 +41,7 @@ def conditional_alphas(coverage: float, regularities: Sequence[float]) -> np.nda
     return np.concatenate([coverage * regularities[:1], regularities[1:]])
 
 
-def hit_rate_tokens(coverage: float, regularities: Sequence[float]) -> float:
+def hit_rate_tokens(coverage: float, regularities: Vector) -> float:
     """E[output tokens per step] = 1 + coverage · (r_1 + r_1 r_2 + ... + r_1 ... r_γ).
 
     The bracket is E[accepted | hit]; a step without a hit outputs the target's one token.

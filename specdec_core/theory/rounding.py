@@ -7,12 +7,10 @@ book's; the spacing is IEEE 754's, for numbers that are neither subnormal nor to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from . import checks
-from .checks import Number
+from .checks import Number, Vector
 
 BITS = {"float32": 24, "float16": 11, "bfloat16": 8}  # of the significand, the leading one included
 
@@ -48,7 +46,7 @@ def rounded(x: Number, bits: int) -> Number:
     return checks.plain(np.rint(x / step) * step)
 
 
-def near_tie_density(gaps: Sequence[float], within: float) -> float:
+def near_tie_density(gaps: Vector, within: float) -> float:
     """f(0): how many gaps between the two best logits lie near zero, per unit of logit and per token.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import checks
 from .acceptance import expected_tokens, expected_tokens_by_depth
-from .checks import Number
+from .checks import Number, Vector
 
 
 def speedup(alpha: Number, gamma: int, c: Number) -> Number:
@@ -90,7 +90,7 @@ def best_gamma(alpha: float, c: float, gamma_max: int = 32) -> int:
     return _first_best([speedup(alpha, g, c) for g in range(checks.count("gamma_max", gamma_max, 0) + 1)])
 
 
-def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_draft: float = 0.0) -> int:
+def best_gamma_measured(alphas: Vector, t: Callable[[int], float], t_draft: float = 0.0) -> int:
     """The γ <= len(alphas) with the largest measured-cost speedup; 0 where drafting does not pay.
 
     Maximizes E(γ) t(1) / (t(γ + 1) + γ t_draft) over every γ, since a measured t(q) has steps and
@@ -117,7 +117,7 @@ def best_gamma_measured(alphas: Sequence[float], t: Callable[[int], float], t_dr
     return _first_best([speedup_measured(E, checks.cost(t, g + 1), g * t_draft, t_1) for g, E in enumerate(expected)])
 
 
-def _first_best(values: Sequence[float]) -> int:
+def _first_best(values: Sequence[Number]) -> int:
     # Equal quotients can differ in the last digit; the shorter draft should still win.
-    values = np.asarray(values)
-    return int(np.flatnonzero(values >= values.max() * (1 - 1e-12))[0])
+    array = np.asarray(values)
+    return int(np.flatnonzero(array >= array.max() * (1 - 1e-12))[0])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import checks
+from .checks import Vector
 from .speed import speedup_measured
 
 
@@ -34,7 +35,7 @@ class BestTree:
     speedup: float
 
 
-def expected_tokens_tree(parents: Sequence[int], accept: Sequence[float]) -> float:
+def expected_tokens_tree(parents: Vector, accept: Vector) -> float:
     """E[output tokens per step] of a draft tree: the sum over its rows of the probability of reaching them.
 
     Source: Q, Proposition 3.4, without their assumption that acceptance depends on the rank alone. A step
@@ -71,7 +72,7 @@ def expected_tokens_tree(parents: Sequence[int], accept: Sequence[float]) -> flo
     return float(reach.sum())
 
 
-def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def grow_tree(accept: Sequence[Vector], nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The tree of ``nodes`` nodes with the most expected tokens: always add the likeliest that can be added.
 
     Why greed is optimal. A tree's value is the sum of its nodes' path probabilities, and the whole of rank x
@@ -101,7 +102,8 @@ def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray
         ([-1, 0, 1, 0], [0, 0, 1], [1.0, 0.6, 0.3, 0.2])
     """
     levels, nodes = _levels(accept), checks.count("nodes", nodes, 0)
-    parents, ranks, reach, depths = [-1], [], [1.0], [0]
+    parents, reach, depths = [-1], [1.0], [0]
+    ranks: list[int] = []
     frontier: list[tuple[float, int, int, int]] = []  # (-probability, order of arrival, parent, rank)
     arrived = 0
 
@@ -124,7 +126,7 @@ def grow_tree(accept: Sequence[Sequence[float]], nodes: int) -> tuple[np.ndarray
 
 
 def best_tree(
-    accept: Sequence[Sequence[float]], t: Callable[[int], float], max_nodes: int, t_draft: float = 0.0
+    accept: Sequence[Vector], t: Callable[[int], float], max_nodes: int, t_draft: float = 0.0
 ) -> BestTree:
     """The tree with the largest speedup at measured costs: E[tokens] t(1) / (t(nodes + 1) + depth t_draft).
 
@@ -158,13 +160,13 @@ def best_tree(
         parents, ranks, reach = grow_tree(levels[:depth], max_nodes)
         for nodes in range(1, len(ranks) + 1):
             expected = float(reach[: nodes + 1].sum())
-            gain = speedup_measured(expected, costs[nodes], depth * t_draft, costs[0])
+            gain = float(speedup_measured(expected, costs[nodes], depth * t_draft, costs[0]))
             if gain > best.speedup * (1 + 1e-12):
                 best = BestTree(parents[: nodes + 1], ranks[:nodes], reach[: nodes + 1], expected, gain)
     return best
 
 
-def _levels(accept: Sequence[Sequence[float]]) -> list[np.ndarray]:
+def _levels(accept: Sequence[Vector]) -> list[np.ndarray]:
     levels = [checks.probabilities(f"accept[{depth}]", row) for depth, row in enumerate(accept)]
     for depth, row in enumerate(levels):
         if row.sum() > 1 + 1e-9:
