@@ -188,9 +188,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for source in sources if not arguments.links else ():
             build(source, root, arguments.timeout)
         booklinks.link(root)
-        if arguments.links:
-            return 0
-        print(f"the book: {len(sources)} chapters in {perf_counter() - start:.0f} s")
+        if not arguments.links:
+            print(f"the book: {len(sources)} chapters in {perf_counter() - start:.0f} s")
         return 0
     except BookError as error:
         print(f"bookbuild: {error}", file=sys.stderr)

@@ -11,14 +11,8 @@ from typing import Any
 
 from ..base.errors import SpecdecError
 
-LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": 3},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": "ipython3",
-}
+LANGUAGE = {"codemirror_mode": {"name": "ipython", "version": 3}, "file_extension": ".py", "mimetype": "text/x-python"}
+LANGUAGE |= {"name": "python", "nbconvert_exporter": "python", "pygments_lexer": "ipython3"}
 
 
 class BookError(SpecdecError):

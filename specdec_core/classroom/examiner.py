@@ -22,7 +22,6 @@ from .wire import Handle, Other, decode, encode
 _LEARNT = "right for the inputs that the notebook's own check uses, wrong for others: "
 VISIBLE_SEED = 0  # what a student's own check uses; grading adds one that nobody knew
 
-
 Ask = Callable[..., Any]
 Transport = Callable[[dict[str, Any], Callable[..., dict[str, Any]]], dict[str, Any]]
 
@@ -41,8 +40,7 @@ class Exam:
         Raises:
             Fail: if it raises, returns nothing or no plain value, or changes an argument.
         """
-        question, targets = self.question, []
-        data = []
+        question, data, targets, drawn = self.question, [], [], []
         for argument in arguments:
             if isinstance(argument, _Branching) or callable(argument):
                 kind = "rng" if isinstance(argument, _Branching) else "function"
@@ -50,7 +48,6 @@ class Exam:
                 targets.append(argument)
             else:
                 data.append(encode(argument))
-        drawn: list[Any] = []
         reply = self.transport({"call": data}, lambda *what: self._serve(targets, drawn, *what))
         if self.faults:
             raise Fail(self.faults[0])
@@ -60,8 +57,7 @@ class Exam:
             if name == "NotImplementedError":
                 raise Fail("not answered yet.")
             raise Fail(f"{call} raised {name}{': ' + text if text else ''}.")
-        changed = [question.arguments[int(i)] for i in reply["changed"]]
-        if changed:
+        if changed := [question.arguments[int(i)] for i in reply["changed"]]:
             raise Fail(f"it changes its argument {changed[0]} in place; work on a copy.")
         value = decode(reply["return"])
         if value is None:
@@ -137,10 +133,7 @@ def examine(question: Question, transport: Transport, seeds: Sequence[int]) -> t
         whether the answer passes, and what to say.
     """
     exam = Exam(question, transport)
-    got: list[Any] = []
-    wanted: list[Any] = []
-    cases: list[tuple] = []
-    first = 0
+    cases, got, wanted, first = [], [], [], 0
     try:
         for seed in seeds:
             for case in question.cases(np.random.default_rng(seed)):
@@ -170,10 +163,8 @@ def _diagnosis(question: Question, cases: list, got: list, wanted: list, wrong: 
     for slip in (*question.slips, *_common(question)):
         if _agrees(slip, cases, got, wanted):
             return slip.message
-    example = _example(question, cases[wrong[0]], got[wrong[0]], wanted[wrong[0]])
-    if wrong[0] >= first:
-        example = _LEARNT + example
-    return example
+    at = wrong[0]
+    return (_LEARNT if at >= first else "") + _example(question, cases[at], got[at], wanted[at])
 
 
 def _agrees(slip: Slip, cases: list, got: list, wanted: list) -> bool:
@@ -210,12 +201,8 @@ def _zeros(like: Any) -> Any:
 
 
 def _example(question: Question, case: tuple, got: Any, wanted: Any) -> str:
-    if isinstance(got, reading.Exact) or isinstance(wanted, reading.Exact):
-        return _law_example(question, case, got, wanted)
-    return f"{question.name}({shown(question, case)}) gave {show(got)}; expected {show(wanted)}."
-
-
-def _law_example(question: Question, case: tuple, got: dict, wanted: dict) -> str:
+    if not isinstance(got, reading.Exact) and not isinstance(wanted, reading.Exact):
+        return f"{question.name}({shown(question, case)}) gave {show(got)}; expected {show(wanted)}."
     outcomes = got.keys() | wanted.keys()
     worst = max(sorted(outcomes, key=repr), key=lambda key: abs(got.get(key, 0.0) - wanted.get(key, 0.0)))
     return (
@@ -226,11 +213,10 @@ def _law_example(question: Question, case: tuple, got: dict, wanted: dict) -> st
 
 def shown(question: Question, arguments: Sequence[Any]) -> str:
     """Arguments by name, short; what is called back has no value to show."""
-    pairs = zip(question.arguments, arguments, strict=False)
-    parts = [
-        name if callable(value) or isinstance(value, _Branching) else f"{name}={show(value)}" for name, value in pairs
-    ]
-    return ", ".join(parts)
+    return ", ".join(
+        name if callable(value) or isinstance(value, _Branching) else f"{name}={show(value)}"
+        for name, value in zip(question.arguments, arguments, strict=False)
+    )
 
 
 def here(function: Callable[..., Any]) -> Transport:

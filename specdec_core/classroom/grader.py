@@ -174,12 +174,6 @@ def _once(
                 elif "trouble" in message:
                     ended = (message["trouble"], message["question"])
                     break
-                elif "failed" in message:
-                    ended = (message["failed"], "")
-                    break
-                elif "done" in message:
-                    ended = ("", "")
-                    break
         watcher.stop()
         result.peak_bytes = max(result.peak_bytes, watcher.peak)
         return (watcher.reason, at) if watcher.reason else (ended[0], ended[1] or at) if ended[0] else ended
@@ -204,9 +198,8 @@ def _signed(lines: Iterable[str], key: str) -> Iterable[dict[str, Any]]:
 
 def _mark(result: Result, message: dict[str, Any]) -> None:
     entry = result.questions[message["question"]]
-    entry["points"] = entry["of"] if message["passed"] else 0
-    entry["state"] = "right" if message["passed"] else "wrong"
-    entry["message"] = plain(message["message"])
+    points, state = (entry["of"], "right") if message["passed"] else (0, "wrong")
+    entry |= {"points": points, "state": state, "message": plain(message["message"])}
 
 
 def plain(text: str) -> str:
@@ -236,8 +229,7 @@ class _Watcher(threading.Thread):
     def run(self) -> None:
         deadline = time.monotonic() + self._seconds
         while not self._over.wait(0.1):
-            processes = descendants(self._pid)
-            held = 0
+            processes, held = descendants(self._pid), 0
             for process in processes:
                 with contextlib.suppress(psutil.Error):
                     held += process.memory_info().rss

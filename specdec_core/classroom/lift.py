@@ -12,6 +12,7 @@ from .sheets import sheets
 
 MOST_BYTES = 256_000_000
 MOST_ANSWER = 100_000  # characters
+# nbval's instructions to skip cells or forgive errors
 _MARKERS = {"NBVAL_IGNORE_OUTPUT", "NBVAL_CHECK_OUTPUT", "NBVAL_RAISES_EXCEPTION", "NBVAL_SKIP"}
 _MARKERS.add("PYTEST_VALIDATE_IGNORE_OUTPUT")
 
@@ -134,13 +135,10 @@ def _exercise(notebook: dict[str, Any], path: Path) -> str:
         return named
     for name, sheet in sheets().items():
         ids = {cell["id"] for cell in sheet["cells"] if cell["role"] != "given"}
-        if any(ids & {cell.get("id"), _grade_id(cell)} for cell in notebook["cells"] if _plain_ids(cell)):
+        cells = (cell for cell in notebook["cells"] if isinstance(cell.get("id", ""), str))
+        if any(ids & {cell.get("id"), _grade_id(cell)} for cell in cells):
             return name
     return next((name for name in sheets() if path.name.startswith((name, name[:4]))), "")
-
-
-def _plain_ids(cell: dict[str, Any]) -> bool:
-    return isinstance(cell.get("id", ""), str)
 
 
 def _grade_id(cell: dict[str, Any]) -> str:
@@ -173,15 +171,11 @@ def _answer(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submissi
     elif len(named[0]["source"]) > MOST_ANSWER:
         found.states[question] = "too long"
     else:
-        found.answers[question] = _without_markers(named[0]["source"])
+        lines = named[0]["source"].split("\n")
+        kept = (line for line in lines if line.strip().lstrip("#").strip() not in _MARKERS)
+        found.answers[question] = "\n".join(kept)
         if by_metadata:
             found.notes.append(f"{question}: the cell had lost its id and was found by its metadata")
-
-
-def _without_markers(source: str) -> str:
-    """The answer without nbval's instructions to skip cells or forgive errors."""
-    lines = source.split("\n")
-    return "\n".join(line for line in lines if line.strip().lstrip("#").strip() not in _MARKERS)
 
 
 def _compare(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submission) -> None:

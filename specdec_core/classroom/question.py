@@ -8,9 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from .reading import Misread, read
+
 
 class Fail(Exception):
     """Why an answer does not pass."""
+
+
+def taken(value: Any, like: Any, words: str) -> Any:
+    """What an answer calls a given function with, in the form of ``like``; ``words`` say what it takes."""
+    try:
+        return read(value, like)
+    except Misread as error:
+        raise Fail(f"{words}; {error}.") from None
 
 
 @dataclass(frozen=True)

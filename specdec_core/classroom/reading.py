@@ -136,11 +136,9 @@ def same(a: Any, b: Any) -> bool:
         (True, True, False)
     """
     if isinstance(a, Exact) or isinstance(b, Exact):
-        return (
-            isinstance(a, Exact)
-            and isinstance(b, Exact)
-            and all(abs(a.get(key, 0.0) - b.get(key, 0.0)) < _FINE for key in a.keys() | b.keys())
-        )
+        both = isinstance(a, Exact) and isinstance(b, Exact)
+        return both and all(abs(a.get(key, 0.0) - b.get(key, 0.0)) < _FINE for key in a.keys() | b.keys())
+    tolerance = max(getattr(a, "tolerance", _FINE), getattr(b, "tolerance", _FINE))
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         try:
             a_, b_ = np.asarray(a), np.asarray(b)
@@ -148,12 +146,10 @@ def same(a: Any, b: Any) -> bool:
             return False
         if a_.dtype.kind not in "bifu" or b_.dtype.kind not in "bifu" or a_.shape != b_.shape:
             return False
-        tolerance = max(getattr(a, "tolerance", _FINE), getattr(b, "tolerance", _FINE))
         return bool(np.allclose(a_, b_, rtol=tolerance, atol=tolerance, equal_nan=True))
     if isinstance(a, float) or isinstance(b, float):
         if not (isinstance(a, numbers.Real) and isinstance(b, numbers.Real)):
             return False
-        tolerance = max(getattr(a, "tolerance", _FINE), getattr(b, "tolerance", _FINE))
         return bool(np.isclose(float(a), float(b), rtol=tolerance, atol=tolerance, equal_nan=True))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)

@@ -62,9 +62,7 @@ def as_csv(results: Sequence[Result]) -> str:
     writer.writerow(["file", "exercise", "outcome", "points", "of", "percent", *questions, "notes"])
     for result in results:
         percent = f"{100 * result.points / result.of:.1f}" if result.of else ""
-        earned = [
-            result.questions[question]["points"] if question in result.questions else "" for question in questions
-        ]
+        earned = [result.questions.get(question, {"points": ""})["points"] for question in questions]
         about = [result.file, result.exercise, result.outcome, result.points, result.of, percent]
         writer.writerow([_plain(cell) for cell in (*about, *earned, "; ".join(result.notes))])
     return out.getvalue()

@@ -66,17 +66,13 @@ class Examiner:
     """Answers `check` from the kernel: one examination per question, and only while its check cell runs."""
 
     def __init__(self, seed: int, patience: float):
-        self._seed, self._patience, self._token = seed, patience, secrets.token_hex(16)
+        self._seed, self._patience, self.token = seed, patience, secrets.token_hex(16)
         self.current = ""  # the question whose check cell is running
         self.verdicts: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def place(self) -> str:
-        return f"{self.port}:{self._token}"
 
     def _accept(self) -> None:
         while True:
@@ -90,7 +86,7 @@ class Examiner:
             hello = receive(stream)
             question = hello["question"]
             with self._lock:
-                open_now = hello["token"] == self._token and question == self.current
+                open_now = hello["token"] == self.token and question == self.current
                 if not open_now or question in self.verdicts:
                     send(stream, {"passed": False, "message": "this question is not being examined"})
                     return
@@ -146,7 +142,7 @@ class Marks:
             if role == "answer" and not report.passed:
                 self._broken[question] = _error(item) or "it did not run"
             if role == "given" and not report.passed:
-                self._line.say(failed=f"our own cell did not run: {_error(item)}")
+                self._line.say(trouble=f"our own cell did not run: {_error(item)}", question="")
             if role == "check" and question not in self._settled:
                 self._line.say(question=question, **self._mark(question, item, report))
         elif not report.passed and role == "check" and report.when == "setup" and question not in self._settled:
@@ -217,7 +213,7 @@ def main() -> None:
     os.environ.clear()  # the kernel inherits what is left
     os.environ.update(kept | dict.fromkeys(_HOMES, home) | dict.fromkeys(_SWITCHES, "1"))
     os.environ.update({"JUPYTER_PATH": str(scratch / "jupyter"), "PYTHONHASHSEED": "0"})
-    os.environ.update({PLACE: examiner.place, PLAN: json.dumps(plan)})
+    os.environ.update({PLACE: f"{examiner.port}:{examiner.token}", PLAN: json.dumps(plan)})
     marks = Marks(line, examiner, job["settled"])
     threading.Thread(target=_watch, args=(marks, line), daemon=True).start()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -225,7 +221,7 @@ def main() -> None:
         quiet = ["-p", "no:cacheprovider", "-c", os.devnull, "-q", "--color=no", "--capture=no"]
         where = [str(scratch / "lifted.ipynb"), f"--rootdir={scratch}"]
         pytest.main([*where, *nbval, f"--nbval-cell-timeout={job['cell_seconds']}", *quiet], plugins=[marks])
-    line.end(done=True)
+    line.end(trouble="", question="")
 
 
 def _unreachable() -> None:

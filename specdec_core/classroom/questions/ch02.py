@@ -33,11 +33,8 @@ EXPECTED = Question(
 
 
 def _settings(rng: np.random.Generator) -> list[tuple]:
-    cases = [
-        (float(a), int(g), float(c))
-        for a, g, c in zip(rng.uniform(0.2, 0.95, 8), rng.integers(1, 8, 8), rng.uniform(0.01, 0.5, 8), strict=True)
-    ]
-    return [(0.8, 4, 0.1), (0.5, 0, 0.2), *cases]
+    drawn = zip(rng.uniform(0.2, 0.95, 8), rng.integers(1, 8, 8), rng.uniform(0.01, 0.5, 8), strict=True)
+    return [(0.8, 4, 0.1), (0.5, 0, 0.2), *((float(a), int(g), float(c)) for a, g, c in drawn)]
 
 
 def _speedup(a: float, g: int, c: float) -> float:
@@ -60,11 +57,8 @@ SPEEDUP = Question(
 
 
 def _choices(rng: np.random.Generator) -> list[tuple]:
-    cases = [
-        (float(a), float(c), int(m))
-        for a, c, m in zip(rng.uniform(0.3, 0.95, 10), rng.uniform(0.02, 0.4, 10), rng.integers(3, 12, 10), strict=True)
-    ]
-    return [(0.3, 0.5, 8), (0.05, 0.4, 4), (0.9, 0.05, 20), *cases]
+    drawn = zip(rng.uniform(0.3, 0.95, 10), rng.uniform(0.02, 0.4, 10), rng.integers(3, 12, 10), strict=True)
+    return [(0.3, 0.5, 8), (0.05, 0.4, 4), (0.9, 0.05, 20), *((float(a), float(c), int(m)) for a, c, m in drawn)]
 
 
 def _best(a: float, c: float, most: int, least: int = 0, value=_speedup) -> int:
@@ -85,9 +79,7 @@ BEST = Question(
 
 
 def _logs(rng: np.random.Generator) -> list[tuple]:
-    cases = []
-    for gamma, steps in ((2, 6), (3, 20), (4, 30), (1, 5)):
-        cases.append(([int(k) for k in rng.integers(0, gamma + 1, steps)], gamma))
+    cases = [(rng.integers(0, gamma + 1, steps).tolist(), gamma) for gamma, steps in ((2, 6), (3, 20), (4, 30), (1, 5))]
     return [([3, 1, 0, 2, 3], 3), ([0, 0], 2), ([1, 1, 1], 3), *cases]
 
 
@@ -113,15 +105,8 @@ DEPTH = Question(
 
 def _steps(rng: np.random.Generator) -> list[tuple]:
     drawn = [int(g) for g in rng.integers(2, 12, 6)]
-    return [
-        (4, 0),
-        (4, 3),
-        (4, 4),
-        (1, 0),
-        (1, 1),
-        *((g, int(rng.integers(0, g))) for g in drawn),
-        (drawn[0], drawn[0]),
-    ]
+    cases = [(g, int(rng.integers(0, g))) for g in drawn]
+    return [(4, 0), (4, 3), (4, 4), (1, 0), (1, 1), *cases, (drawn[0], drawn[0])]
 
 
 def _caches(gamma: int, k: int) -> tuple[int, int]:

@@ -104,12 +104,8 @@ def _checked(rng: np.random.Generator) -> list[tuple]:
             if rng.random() < 0.6:
                 best[parents[i]] = tokens[i]
         cases.append((tokens, parents, best))
-    return [
-        ([9, 1, 2, 3], [-1, 0, 0, 1], [1, 3, 5, 7]),
-        ([9], [-1], [4]),
-        ([9, 1, 2, 3], [-1, 0, 0, 1], [2, 3, 5, 7]),
-        *cases,
-    ]
+    tree = ([9, 1, 2, 3], [-1, 0, 0, 1])
+    return [(*tree, [1, 3, 5, 7]), ([9], [-1], [4]), (*tree, [2, 3, 5, 7]), *cases]
 
 
 def _walk(tokens: list[int], parents: list[int], best: list[int]) -> list[int]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..question import Fail, Question, Slip
-from ..reading import Misread, read
+from ..question import Question, Slip, taken
 
 
 def _sequences(rng: np.random.Generator) -> list[tuple]:
@@ -78,10 +77,7 @@ def _head(rng: np.random.Generator) -> Callable[[Any], dict[int, float]]:
     seed = int(rng.integers(1 << 30))
 
     def head(path: Any) -> dict[int, float]:
-        try:
-            path = read(path, [0])
-        except Misread as error:
-            raise Fail(f"head takes a path, a tuple of tokens; {error}.") from None
+        path = taken(path, [0], "head takes a path, a tuple of tokens")
         law = np.random.default_rng([seed, *path]).dirichlet(np.full(5, 0.7))
         return {token: float(p) for token, p in enumerate(law)}
 

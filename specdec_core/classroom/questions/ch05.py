@@ -7,7 +7,7 @@ import numpy as np
 from ..question import Question, Slip
 
 
-def text(rng: np.random.Generator, length: int, V: int = 4) -> list[int]:
+def text(rng: np.random.Generator, length: int, V: int = 3) -> list[int]:
     """A text over few tokens, so that its n-grams return."""
     return [int(token) for token in rng.integers(0, V, length)]
 
@@ -59,10 +59,6 @@ def _draft(tokens, max_n, min_n, k, which=-1, order=None, offset=0) -> list[int]
     return []
 
 
-def _no_end(tokens, max_n, min_n, k) -> list[int]:
-    return []
-
-
 DRAFT = Question(
     "05.2", "find_draft", ("tokens", "max_n", "min_n", "num_tokens"), _lookups, right=_draft, like=[0],
     returns="the list of the drafted tokens", slips=(
@@ -78,7 +74,7 @@ DRAFT = Question(
              lambda *case: _draft(*case, offset=-1)),
         Slip("it never shortens the suffix: where max_n tokens have no match, try fewer, down to min_n.",
              lambda t, M, m, k: _draft(t, M, max(m, min(M, len(t) - 1)), k)),
-        Slip("the suffix matches itself, which has no continuation, so there is never a draft.", _no_end),
+        Slip("the suffix matches itself, which has no continuation, so there is never a draft.", lambda *case: []),
         Slip("min_n has no effect: a suffix shorter than that is not to be trusted.",
              lambda t, M, m, k: _draft(t, M, 1, k)),
         Slip("num_tokens has no effect: the draft is longer than that.", lambda t, M, m, k: _draft(t, M, m, len(t))),
@@ -149,11 +145,8 @@ INDEX = Question(
 
 
 def _rates(rng: np.random.Generator) -> list[tuple]:
-    cases = [
-        (float(h), float(a), float(r))
-        for h, a, r in zip(rng.uniform(0.1, 1, 6), rng.uniform(0, 4, 6), rng.uniform(1, 3, 6), strict=True)
-    ]
-    return [(0.4, 0.1, 1.3), (0.4, 2.0, 1.3), (0.0, 1.0, 2.0), (1.0, 0.5, 1.5), *cases]
+    drawn = zip(*(rng.uniform(*bounds, 6).tolist() for bounds in ((0.1, 1), (0, 4), (1, 3))), strict=True)
+    return [(0.4, 0.1, 1.3), (0.4, 2.0, 1.3), (0.0, 1.0, 2.0), (1.0, 0.5, 1.5), *drawn]
 
 
 SPEED = Question(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..question import Fail, Question, Slip
-from ..reading import Misread, read
+from ..question import Fail, Question, Slip, taken
+from .ch05 import text
 
 V = 5
 
@@ -17,10 +17,7 @@ def chooser(rng: np.random.Generator) -> Callable[[list[int]], int]:
     table = rng.integers(0, V, (V, V)).tolist()
 
     def best(tokens) -> int:
-        try:
-            tokens = read(tokens, [0])
-        except Misread as error:
-            raise Fail(f"best takes a list of tokens; {error}.") from None
+        tokens = taken(tokens, [0], "best takes a list of tokens")
         if not tokens or min(tokens) < 0 or max(tokens) >= V:
             raise Fail(f"best was given {tokens}; expected at least one token, all from 0 to {V - 1}.")
         return table[tokens[-2] if len(tokens) > 1 else 0][tokens[-1]]
@@ -28,15 +25,11 @@ def chooser(rng: np.random.Generator) -> Callable[[list[int]], int]:
     return best
 
 
-def _tokens(rng: np.random.Generator, length: int) -> list[int]:
-    return [int(token) for token in rng.integers(0, V, length)]
-
-
 def _answer(context: list[int], m: int, best) -> list[int]:
-    text = list(context)
+    written = list(context)
     for _ in range(m):
-        text.append(best(text))
-    return text[len(context) :]
+        written.append(best(written))
+    return written[len(context) :]
 
 
 def _round(context: list[int], guess: list[int], best) -> list[int]:
@@ -44,7 +37,7 @@ def _round(context: list[int], guess: list[int], best) -> list[int]:
 
 
 def _guesses(rng: np.random.Generator) -> list[tuple]:
-    return [(_tokens(rng, L), _tokens(rng, m), chooser(rng)) for L, m in ((3, 4), (2, 1), (4, 6), (3, 5), (2, 8))]
+    return [(text(rng, L, V), text(rng, m, V), chooser(rng)) for L, m in ((3, 4), (2, 1), (4, 6), (3, 5), (2, 8))]
 
 
 ROUND = Question(
@@ -65,7 +58,7 @@ ROUND = Question(
 def _rounds(rng: np.random.Generator) -> list[tuple]:
     cases = [([1, 2, 3], [1, 2, 3]), ([1, 2, 3], [4, 2, 3]), ([1, 2, 3], [1, 2, 4]), ([1, 2, 3, 4], [1, 0, 3, 4])]
     for m in (1, 3, 5, 8):
-        old = _tokens(rng, m)
+        old = text(rng, m, V)
         cases.append((old, [x if rng.random() < 0.7 else (x + 1) % V for x in old]))
     return cases
 
@@ -96,8 +89,8 @@ def _solve(context: list[int], guess: list[int], best) -> tuple[list[int], int]:
 
 
 def _problems(rng: np.random.Generator) -> list[tuple]:
-    cases = [(_tokens(rng, 3), _tokens(rng, m), chooser(rng)) for m in (1, 3, 4, 6, 8)]
-    context, best = _tokens(rng, 3), chooser(rng)
+    cases = [(text(rng, 3, V), text(rng, m, V), chooser(rng)) for m in (1, 3, 4, 6, 8)]
+    context, best = text(rng, 3, V), chooser(rng)
     return [*cases, (context, _answer(context, 4, best), best)]
 
 
@@ -115,7 +108,7 @@ SOLVE = Question(
 
 
 def _neighbours(rng: np.random.Generator) -> list[tuple]:
-    return [(9, [1, 2, 3], [4, 5, 6]), *((int(rng.integers(V)), _tokens(rng, m), _tokens(rng, m)) for m in (1, 3, 5))]
+    return [(9, [1, 2, 3], [4, 5, 6]), *((int(rng.integers(V)), text(rng, m, V), text(rng, m, V)) for m in (1, 3, 5))]
 
 
 PAIRS = Question(

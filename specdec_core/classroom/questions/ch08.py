@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..question import Question, Slip
-
-
-def _corpus(rng: np.random.Generator, length: int, V: int = 3) -> list[int]:
-    return [int(token) for token in rng.integers(0, V, length)]
+from .ch05 import text as _corpus
 
 
 def _array(tokens: list[int]) -> list[int]:
@@ -65,13 +62,8 @@ FIND = Question(
 def _backs(rng: np.random.Generator) -> list[tuple]:
     cases = [(_corpus(rng, L, V), _corpus(rng, n, V), most, least) for L, V, n, most, least in
              ((12, 3, 5, 4, 1), (20, 3, 6, 6, 2), (20, 4, 4, 3, 2), (30, 2, 8, 8, 1), (6, 5, 3, 3, 2))]
-    return [
-        ([1, 2, 3, 4], [9, 2, 3], 3, 1),
-        ([1, 2, 3, 4], [3, 2], 2, 2),
-        ([1, 2], [7], 4, 1),
-        ([1, 2, 3, 4], [1, 2, 3], 2, 1),
-        *cases,
-    ]
+    text = [1, 2, 3, 4]
+    return [(text, [9, 2, 3], 3, 1), (text, [3, 2], 2, 2), ([1, 2], [7], 4, 1), (text, [1, 2, 3], 2, 1), *cases]
 
 
 def _occurs(corpus: list[int], piece: list[int]) -> bool:
@@ -103,9 +95,8 @@ BACKOFF = Question(
 
 
 def _continuations(rng: np.random.Generator) -> list[tuple]:
-    cases = [
-        ([_corpus(rng, int(rng.integers(1, 4))) for _ in range(k)], c) for k, c in ((5, 3), (8, 5), (12, 6), (3, 20))
-    ]
+    sizes = ((5, 3), (8, 5), (12, 6), (3, 20))
+    cases = [([_corpus(rng, int(rng.integers(1, 4))) for _ in range(k)], c) for k, c in sizes]
     return [([[1, 2], [1, 2], [3, 4]], 3), ([[5]], 4), *cases]
 
 

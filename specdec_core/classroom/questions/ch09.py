@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..question import Fail, Question, Slip
-from ..reading import Misread, read
-
-
-def _text(rng: np.random.Generator, length: int, V: int = 3) -> list[int]:
-    return [int(token) for token in rng.integers(0, V, length)]
+from ..question import Question, Slip, taken
+from .ch05 import text
 
 
 def _suffixes(rng: np.random.Generator) -> list[tuple]:
-    cases = [(_text(rng, L), _text(rng, n)) for L, n in ((8, 1), (15, 1), (20, 2), (30, 2))]
+    cases = [(text(rng, L), text(rng, n)) for L, n in ((8, 1), (15, 1), (20, 2), (30, 2))]
     return [([7, 7, 7, 7], [7, 7]), ([1, 2, 3], [2, 3]), ([1, 2, 1, 3, 1, 2], [1]), *cases]
 
 
@@ -74,10 +70,7 @@ def _memory(rng: np.random.Generator) -> Callable[[Any], dict[int, int]]:
     seed = int(rng.integers(1 << 30))
 
     def followers(path: Any) -> dict[int, int]:
-        try:
-            path = read(path, [0])
-        except Misread as error:
-            raise Fail(f"followers takes a path, a tuple of tokens; {error}.") from None
+        path = taken(path, [0], "followers takes a path, a tuple of tokens")
         draw = np.random.default_rng([seed, *path])
         if len(path) >= 5:
             return {}
@@ -142,8 +135,8 @@ GROW = Question(
 def _queues(rng: np.random.Generator) -> list[tuple]:
     cases = []
     for count, most, tokens in ((3, 3, 100), (3, 10, 12), (5, 4, 14), (1, 1, 5), (4, 8, 9)):
-        past = [_text(rng, int(rng.integers(1, 6))) for _ in range(count)]
-        cases.append((past, _text(rng, int(rng.integers(2, 6))), most, tokens))
+        past = [text(rng, int(rng.integers(1, 6))) for _ in range(count)]
+        cases.append((past, text(rng, int(rng.integers(2, 6))), most, tokens))
     return [([[1, 1, 1], [2]], [3, 3], 2, 3), ([[1]], [2, 2, 2, 2], 5, 3), ([], [1], 3, 3), *cases]
 
 

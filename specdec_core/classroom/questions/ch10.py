@@ -69,10 +69,7 @@ TOKENS = Question(
 
 
 def _times(rng: np.random.Generator) -> list[tuple]:
-    cases = [
-        tuple(float(x) for x in row)
-        for row in np.column_stack([rng.uniform(0, 3, 8), rng.uniform(1, 3, 8), rng.uniform(0, 0.3, 8)])
-    ]
+    cases = map(tuple, np.column_stack([rng.uniform(0, 3, 8), rng.uniform(1, 3, 8), rng.uniform(0, 0.3, 8)]).tolist())
     return [(1.5, 1.3, 0.1), (0.2, 1.5, 0.1), (0.5, 1.5, 0.0), (2.0, 1.2, 0.0), (0.1, 1.9, 0.0), *cases]
 
 

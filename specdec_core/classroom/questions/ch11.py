@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..question import Fail, Question, Slip
-from ..reading import Misread, read
+from ..question import Fail, Question, Slip, taken
 
 
 def _logs(rng: np.random.Generator) -> list[tuple]:
@@ -85,10 +84,7 @@ def _cost(rng: np.random.Generator) -> Callable[[Any], float]:
     knee, first, slope = int(rng.integers(8, 80)), float(rng.uniform(0.002, 0.02)), float(rng.uniform(0.01, 0.05))
 
     def t(rows: Any) -> float:
-        try:
-            rows = read(rows, 0)
-        except Misread as error:
-            raise Fail(f"t takes a whole number of rows; {error}.") from None
+        rows = taken(rows, 0, "t takes a whole number of rows")
         if rows < 1:
             raise Fail(f"t was given {rows} rows; expected at least 1.")
         return 1.0 + first * rows + slope * max(0, rows - knee)
