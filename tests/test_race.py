@@ -165,7 +165,7 @@ def test_sampling_has_nothing_to_be_identical_to(run):
 @pytest.mark.parametrize(
     "options, says",
     [
-        ({"questions": []}, "no question"),
+        ({"questions": []}, "at least one question"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"repeats": 0}, "repeats is 0"),
         ({"max_new_tokens": 2100}, "may not fit the model's context of 4096 tokens: two"),

@@ -121,7 +121,7 @@ def test_progress_says_what_runs(run, capsys):
 @pytest.mark.parametrize(
     "options, says",
     [
-        ({"questions": []}, "no question"),
+        ({"questions": []}, "at least one question"),
         ({"seconds": 1e-9}, "are too short: one question alone, by 2 methods, takes about"),
         ({"max_new_tokens": 2100}, "may not fit the model's context of 4096 tokens: two"),
         ({"names": []}, "no method can be raced here"),

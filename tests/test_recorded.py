@@ -92,8 +92,8 @@ def test_no_answer_has_no_steps():
 
 
 def test_another_prompt_and_a_longer_answer_are_refused():
-    with pytest.raises(SpecdecError, match="another prompt"):
+    with pytest.raises(SpecdecError, match="expected the recorded prompt"):
         generate(Recorded([1, 2], [3]), [2, 2, 2], max_new_tokens=1)
     for most in (2, 5):
-        with pytest.raises(SpecdecError, match="the record has 1 tokens of an answer"):
+        with pytest.raises(SpecdecError, match="at most 1, the tokens that are recorded"):
             generate(Recorded([1, 2], [3]), [1, 2], max_new_tokens=most)

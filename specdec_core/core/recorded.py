@@ -51,11 +51,13 @@ class Recorded:
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         """As every language model; the ids must be those of the record."""
         if list(ids) != self.text[: len(ids)]:
-            raise SpecdecError("another prompt than the recorded one; expected the tokens that `Recorded` was made of.")
-        if needs_hidden and self.states is None:
-            raise SpecdecError("the drafter reads hidden states, and none are recorded; give `Recorded` its states.")
+            raise SpecdecError("expected the recorded prompt; got another one. Make a `Recorded` for each prompt.")
         self.length = len(ids)
-        return self.states[: len(ids)] if needs_hidden and self.states is not None else None
+        if not needs_hidden:
+            return None
+        if self.states is None:
+            raise SpecdecError("the drafter reads hidden states, and none are recorded; give `Recorded` its states.")
+        return self.states[: len(ids)]
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """The token after each row that repeats the record, and `UNKNOWN` after the others."""
@@ -79,8 +81,7 @@ class Recorded:
         self.length += len(path)
         if self.length >= len(self.text):
             raise SpecdecError(
-                f"the record has {len(self.answer)} tokens of an answer, and more were asked for; "
-                "set max_new_tokens to that."
+                f"expected max_new_tokens to be at most {len(self.answer)}, the tokens that are recorded; got more."
             )
 
     def rewind(self, length: int) -> None:

@@ -207,7 +207,7 @@ def check_room(questions: Sequence[Question], lm: LanguageModel, max_new_tokens:
     """
     tokenizer = tokenizer_of(lm)
     if not questions:
-        raise BenchError("there is no question to answer; give at least one.")
+        raise BenchError("expected at least one question to answer; got none.")
     if tokenizer is None and not all(question.ids for question in questions):
         raise BenchError("texts need a tokenizer; expected token ids, or a CachedLM made of what `load` gives.")
     if too_long := [q.id for q in questions if room(q, tokenizer, max_new_tokens) > lm.max_length]:

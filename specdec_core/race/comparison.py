@@ -102,7 +102,9 @@ def compare(
     if max_new_tokens < 1 or repeats < 1:
         raise BenchError(f"max_new_tokens is {max_new_tokens} and repeats is {repeats}; expected at least 1 of each.")
     if rivals and not sampling.greedy:
-        raise BenchError("another engine is raced in greedy decoding only; leave the temperature at 0.")
+        raise BenchError(
+            f"other engines are raced in greedy decoding only; got a temperature of {sampling.temperature}, expected 0."
+        )
     if stop is None:
         stop = Stop(lm.loaded.stop_ids if isinstance(lm, CachedLM) and lm.loaded else ())
     options = {"sampling": sampling, "seed": seed, "stop": stop}
