@@ -69,13 +69,8 @@ class Adaptive(DrafterBase):
     name = "adaptive"
 
     def __init__(
-        self,
-        drafter: Drafter,
-        t: Callable[[int], float],
-        draft_seconds: Callable[[int], float] = lambda nodes: 0.0,
-        explore: float = 0.01,
-        memory: float = 32.0,
-        hope: float = 0.7,
+        self, drafter: Drafter, t: Callable[[int], float], draft_seconds: Callable[[int], float] = lambda nodes: 0.0,
+        explore: float = 0.01, memory: float = 32.0, hope: float = 0.7,
     ):
         if not t(1) > 0 or not 0 <= explore <= 1 or memory < 1 or not 0 <= hope <= 1:
             raise ValueError(

@@ -55,11 +55,7 @@ class DraftModel(DrafterBase):
     has_model = True
 
     def __init__(
-        self,
-        lm: LanguageModel,
-        num_tokens: int = 5,
-        vocab_size: int | None = None,
-        sampling: Sampling | None = None,
+        self, lm: LanguageModel, num_tokens: int = 5, vocab_size: int | None = None, sampling: Sampling | None = None,
         ids: np.ndarray | None = None,
     ):
         if num_tokens < 1:
@@ -79,11 +75,7 @@ class DraftModel(DrafterBase):
 
     @classmethod
     def build(
-        cls,
-        context: Context,
-        model: str = "",
-        num_tokens: int = 2,
-        weights: str = "draft_model",
+        cls, context: Context, model: str = "", num_tokens: int = 2, weights: str = "draft_model",
         vocabulary: str = "reduced",
     ) -> DraftModel:
         """From the name of a model, a folder or a hub name; without one, the draft model distilled from the target.

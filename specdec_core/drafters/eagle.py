@@ -83,13 +83,7 @@ class EAGLE(FeatureDrafter):
     name = "eagle"
 
     def __init__(
-        self,
-        model: Continues,
-        vocab_size: int,
-        tree: str = "dynamic",
-        depth: int = 3,
-        top_k: int = 4,
-        total: int = 7,
+        self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
         sampling: Sampling | None = None,
     ):
         if tree not in TREES:
@@ -103,12 +97,7 @@ class EAGLE(FeatureDrafter):
 
     @classmethod
     def build(
-        cls,
-        context: Context,
-        tree: str = "dynamic",
-        depth: int = 3,
-        top_k: int = 4,
-        total: int = 7,
+        cls, context: Context, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
         weights: str = "eagle",
     ) -> EAGLE:
         """From trained weights: the name of a file that comes with the package, or a path.

@@ -1,9 +1,8 @@
 """Lookahead decoding (Fu et al. 2024, arXiv:2402.02057): n-grams from Jacobi trajectories, pooled, checked.
 
-Differs from `Jacobi` in two ways. Rounds are remembered, N - 1 of them for W positions, so a forward
-completes W n-grams of length N instead of 2-grams. And n-grams are not trusted at the place where they arose
-but pooled by their first token, and checked wherever the context's last token is that one, in the same
-forward.
+Differs from `Jacobi` in two ways. Rounds are remembered, N - 1 of them for W positions, so a forward completes W
+n-grams of length N instead of 2-grams. And n-grams are not trusted at the place where they arose but pooled by their
+first token, and checked wherever the context's last token is that one, in the same forward.
 
 The window is made of scratch rows of the tree. Row (j, i), level j = 0 ... N-2 and column i = 0 ... W-1,
 holds the token that round j (0 the oldest) left at position i + j after the root:
@@ -41,9 +40,8 @@ class Lookahead(DrafterBase):
     output is the same, the rows are fewer, and one walk down the tree finds the longest match among all
     candidates, which the paper's Algorithms 3 and 4 do by dropping the candidates whose prefix failed.
 
-    The first N - 2 steps fill the window as the paper's code (lade) does, one level per step from a single
-    level of W + N - 2 random tokens of the context. Lade checks nothing meanwhile; here candidates are
-    checked where rows are left.
+    The first N - 2 steps fill the window as the paper's code (lade) does, one level per step from a single level of W +
+    N - 2 random tokens of the context. Lade checks nothing meanwhile; here candidates are checked where rows are left.
 
     Args:
         W: columns of the window, >= 1.
@@ -81,12 +79,7 @@ class Lookahead(DrafterBase):
     name = "lookahead"
 
     def __init__(
-        self,
-        W: int = 7,
-        N: int = 5,
-        G: int | None = None,
-        prompt_ngrams: bool = False,
-        pool_size: int | None = None,
+        self, W: int = 7, N: int = 5, G: int | None = None, prompt_ngrams: bool = False, pool_size: int | None = None,
         slide: str = "one",
     ):
         G = W if G is None else G

@@ -64,14 +64,8 @@ class Medusa(DrafterBase):
     has_model = True
 
     def __init__(
-        self,
-        heads: Callable[[torch.Tensor], torch.Tensor],
-        ids: np.ndarray,
-        accuracy: np.ndarray,
-        vocab_size: int,
-        nodes: int = 7,
-        draw: str = "without_replacement",
-        sampling: Sampling | None = None,
+        self, heads: Callable[[torch.Tensor], torch.Tensor], ids: np.ndarray, accuracy: np.ndarray, vocab_size: int,
+        nodes: int = 7, draw: str = "without_replacement", sampling: Sampling | None = None,
     ):
         if nodes < 1:
             raise ValueError(f"nodes must be at least 1; got {nodes}")

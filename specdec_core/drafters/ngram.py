@@ -1,9 +1,8 @@
 """An n-gram dictionary over recent text: for every n-gram, the tokens that followed it and how often.
 
-Differs from `PromptLookup` in remembering counts instead of one position: several continuations of a key
-become a small tree, most frequent first, and a draft may turn from one occurrence to another on the way.
-It is suffix decoding (arXiv:2411.04975) with the match length capped at ``max_n`` and no memory of past
-requests.
+Differs from `PromptLookup` in remembering counts instead of one position: several continuations of a key become a small
+tree, most frequent first, and a draft may turn from one occurrence to another on the way. It is suffix decoding
+(arXiv:2411.04975) with the match length capped at ``max_n`` and no memory of past requests.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ Token = TypeVar("Token")
 class NGramDictionary(DrafterBase):
     """Proposes the likeliest continuations by counted n-grams, as a tree grown best first. Lossless.
 
-    A node's score is the product, from the root down, of count / (all counts kept for its n-gram); every
-    node uses the longest n-gram that is in the dictionary. Of equally likely continuations the most recent
-    comes first.
+    A node's score is the product, from the root down, of count / (all counts kept for its n-gram); every node uses the
+    longest n-gram that is in the dictionary. Of equally likely continuations the most recent comes first.
 
     Args:
         num_tokens: most nodes of a draft; a chain wherever every n-gram has had one continuation.
         max_n, min_n: lengths of the n-grams that are looked up, longest first.
-        branches: continuations kept for one n-gram; a new one replaces the least frequent, among equals the
-            oldest.
+        branches: continuations kept for one n-gram; a new one replaces the least frequent, among equals the oldest.
         max_keys: n-grams kept; the one that has not been seen for longest is dropped first.
 
     Raises:
@@ -127,11 +124,8 @@ class NGramDictionary(DrafterBase):
 
 
 def grow(
-    start: Place,
-    likely: Callable[[Place, float], Iterable[tuple[float, Token]]],
-    step: Callable[[Place, Token], Place | None],
-    nodes: int,
-    depth: int,
+    start: Place, likely: Callable[[Place, float], Iterable[tuple[float, Token]]],
+    step: Callable[[Place, Token], Place | None], nodes: int, depth: int,
 ) -> tuple[list[Token], list[int], float]:
     """A tree grown best first: its next row is always the likeliest token that hangs from one of its rows.
 

@@ -1,8 +1,7 @@
 """REST: retrieval from a datastore (He et al. 2023, arXiv:2311.08252).
 
-Differs from `PromptLookup` in where it looks: in a corpus prepared beforehand (`SuffixStore`) instead of the
-context, and in proposing a tree: of all the places where the suffix occurs, the prefixes of what follows that
-are most frequent.
+Differs from `PromptLookup` in where it looks: in a corpus prepared beforehand (`SuffixStore`) instead of the context,
+and in proposing a tree: of all the places where the suffix occurs, the prefixes of what follows that are most frequent.
 """
 
 from __future__ import annotations
@@ -49,13 +48,7 @@ class REST(DrafterBase):
     name = "rest"
 
     def __init__(
-        self,
-        store: SuffixStore,
-        max_n: int = 16,
-        min_n: int = 2,
-        nodes: int = 8,
-        depth: int = 10,
-        matches: int = 128,
+        self, store: SuffixStore, max_n: int = 16, min_n: int = 2, nodes: int = 8, depth: int = 10, matches: int = 128,
         vocab_size: int | None = None,
     ):
         if min(min_n, nodes, depth, matches) < 1 or max_n < min_n:
@@ -70,13 +63,7 @@ class REST(DrafterBase):
 
     @classmethod
     def build(
-        cls,
-        context: Context,
-        store: str = "code",
-        max_n: int = 16,
-        min_n: int = 2,
-        nodes: int = 8,
-        depth: int = 10,
+        cls, context: Context, store: str = "code", max_n: int = 16, min_n: int = 2, nodes: int = 8, depth: int = 10,
         matches: int = 128,
     ) -> REST:
         """For a target: the store of that name, refused if another tokenizer made it."""

@@ -40,11 +40,10 @@ class Speculation:
 class SuffixDecoding(DrafterBase):
     """Proposes what followed the context's suffix before, in this request or in past ones. Lossless.
 
-    Two memories count all strings of up to ``depth`` tokens: one of this request, prompt included, and one of
-    the answers to past requests. For a suffix of n tokens a draft of at most ``factor * n + offset`` nodes is
-    grown best first by path probability, the product of count ratios from the root down. Of all match lengths
-    the draft with the largest score wins, among equals the longer match; this request wins over the past
-    unless the past scores more.
+    Two memories count all strings of up to ``depth`` tokens: one of this request, prompt included, and one of the
+    answers to past requests. For a suffix of n tokens a draft of at most ``factor * n + offset`` nodes is grown best
+    first by path probability, the product of count ratios from the root down. Of all match lengths the draft with the
+    largest score wins, among equals the longer match; this request wins over the past unless the past scores more.
 
     Adding a token costs a time that depends on ``depth`` alone, see `suffix_memory`. `reset` puts the answer
     of the request before it into the memory of past ones, which is bounded by requests and by tokens, first
@@ -80,15 +79,8 @@ class SuffixDecoding(DrafterBase):
     name = "suffix_decoding"
 
     def __init__(
-        self,
-        nodes: int = 16,
-        depth: int = 24,
-        factor: float = 1.0,
-        offset: float = 0.0,
-        min_prob: float = 0.1,
-        min_n: int = 1,
-        max_requests: int = 10_000,
-        max_tokens: int = 200_000,
+        self, nodes: int = 16, depth: int = 24, factor: float = 1.0, offset: float = 0.0, min_prob: float = 0.1,
+        min_n: int = 1, max_requests: int = 10_000, max_tokens: int = 200_000,
     ):
         counts = min(nodes, min_n, max_tokens) >= 1 and min(max_requests, factor) >= 0
         if not (counts and depth > min_n and 0 < min_prob <= 1):

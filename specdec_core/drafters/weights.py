@@ -112,11 +112,7 @@ def read(path: Path, target_hash: str, vocab_size: int) -> tuple[dict[str, torch
 
 
 def load(
-    name: str,
-    vocab_size: int,
-    weights_hash: Callable[[], str] | None,
-    what: str,
-    recipe: str,
+    name: str, vocab_size: int, weights_hash: Callable[[], str] | None, what: str, recipe: str,
     needs: Iterable[str] = (),
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor], Card]:
     """What a drafter is put together from, beside the target that it was trained for.

@@ -24,15 +24,9 @@ WEIGHTS = "model.safetensors"
 # GGUF's names for the tensors of a Llama-family model, and transformers'.
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _IN_LAYER = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
 }
 _CONTROL_TOKEN = 3  # the value of `tokenizer.ggml.token_type` for a special token
 
@@ -99,10 +93,7 @@ def convert(gguf: Path, folder: Path) -> None:
     if fields.get("general.architecture") != "llama":
         came = fields.get("general.architecture")
         raise ModelError(f"{gguf} holds a model of family {came!r}; expected 'llama'.")
-    heads = {
-        "attn_q": fields["llama.attention.head_count"],
-        "attn_k": fields["llama.attention.head_count_kv"],
-    }
+    heads = {"attn_q": fields["llama.attention.head_count"], "attn_k": fields["llama.attention.head_count_kv"]}
     weights = {}
     for tensor in reader.tensors:
         weight = dequantize(tensor.data, tensor.tensor_type).astype("float32", copy=False)
@@ -126,31 +117,19 @@ def _config(fields: dict[str, Any], vocab_size: int, tied: bool) -> dict[str, An
     """`config.json` in the form that every transformers from 4.0 to 5 reads alike."""
     width, heads = fields["llama.embedding_length"], fields["llama.attention.head_count"]
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": vocab_size,
-        "hidden_size": width,
-        "intermediate_size": fields["llama.feed_forward_length"],
-        "num_hidden_layers": fields["llama.block_count"],
-        "num_attention_heads": heads,
-        "num_key_value_heads": fields["llama.attention.head_count_kv"],
-        "head_dim": width // heads,
-        "hidden_act": "silu",
-        "max_position_embeddings": fields["llama.context_length"],
-        "rms_norm_eps": fields["llama.attention.layer_norm_rms_epsilon"],
-        "rope_theta": fields["llama.rope.freq_base"],
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": tied,
-        "torch_dtype": "float32",
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocab_size, "hidden_size": width,
+        "intermediate_size": fields["llama.feed_forward_length"], "num_hidden_layers": fields["llama.block_count"],
+        "num_attention_heads": heads, "num_key_value_heads": fields["llama.attention.head_count_kv"],
+        "head_dim": width // heads, "hidden_act": "silu", "max_position_embeddings": fields["llama.context_length"],
+        "rms_norm_eps": fields["llama.attention.layer_norm_rms_epsilon"], "rope_theta": fields["llama.rope.freq_base"],
+        "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": tied, "torch_dtype": "float32",
         **_special_ids(fields),
     }
 
 
 def _special_ids(fields: dict[str, Any]) -> dict[str, int]:
     return {
-        "bos_token_id": fields["tokenizer.ggml.bos_token_id"],
-        "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
+        "bos_token_id": fields["tokenizer.ggml.bos_token_id"], "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
         "pad_token_id": fields["tokenizer.ggml.padding_token_id"],
     }
 
@@ -177,14 +156,10 @@ def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     _write(
         folder / "tokenizer_config.json",
         {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": tokens[ids["bos_token_id"]],
-            "eos_token": tokens[ids["eos_token_id"]],
-            "pad_token": tokens[ids["pad_token_id"]],
-            "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]],
-            "additional_special_tokens": special,
-            "model_max_length": fields["llama.context_length"],
-            "clean_up_tokenization_spaces": False,
+            "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokens[ids["bos_token_id"]],
+            "eos_token": tokens[ids["eos_token_id"]], "pad_token": tokens[ids["pad_token_id"]],
+            "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]], "additional_special_tokens": special,
+            "model_max_length": fields["llama.context_length"], "clean_up_tokenization_spaces": False,
             "chat_template": fields["tokenizer.chat_template"],
         },
     )

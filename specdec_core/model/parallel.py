@@ -141,8 +141,7 @@ class ShardedLM:
         dist.all_gather(received, sent, group=self.group)
         if any(not torch.equal(buffer[:8], sent[:8]) for buffer in received):
             raise DraftError(
-                "the ranks do not run the same generation; give all of them the same prompt, seed, drafter "
-                "and options"
+                "the ranks do not run the same generation; give all of them the same prompt, seed, drafter and options"
             )
         whole = own.new_empty(len(owner), *own.shape[1:])
         for rank, buffer in enumerate(received):
