@@ -128,22 +128,19 @@ class Adaptive(DrafterBase):
             nodes = self._choose(rows, budget.nodes, np.arange(budget.nodes + 1), trials=True)
             if not nodes:
                 return DraftTree.empty(context[-1])
-            tree = self.drafter.propose(context, Budget(nodes, budget.depth), rng)
-            self._asked = tree, rows, nodes
-            return tree
+            self._asked = self.drafter.propose(context, Budget(nodes, budget.depth), rng), rows, nodes
+            return self._asked[0]
         tree = self.drafter.propose(context, budget, rng)
         self.match_len = self.drafter.match_len
         if tree.draw != "point":
             self._asks_first = True  # from the next step on; this tree was drawn, and stays as it is
-            return tree
-        if not tree.size:
+        if self._asks_first or not tree.size:
             return tree
         rows = self._rows(self.drafter.match_len, tree.size)
         self._unjudged.append(_Proposal(tree, rows, len(context)))
-        if not tree.candidate.all():
-            nodes = self._choose(rows, tree.size, np.array([0, tree.size]), trials=True)
-        else:
-            nodes = self._choose(rows, tree.size, np.arange(tree.size + 1), trials=False)
+        scratch = not tree.candidate.all()
+        cuts = np.array([0, tree.size]) if scratch else np.arange(tree.size + 1)
+        nodes = self._choose(rows, tree.size, cuts, trials=scratch)
         return tree if nodes == tree.size else DraftTree(tree.tokens[: nodes + 1], tree.parents[: nodes + 1])
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
@@ -177,21 +174,14 @@ class Adaptive(DrafterBase):
     def _seconds(self, size: int) -> np.ndarray:
         """(size+1,) seconds of a step that drafts 0 ... size nodes."""
         if len(self._forward) <= size:
-            more = [self.t(q) for q in range(len(self._forward) + 1, size + 2)]
-            self._forward = np.append(self._forward, more)
+            self._forward = np.append(self._forward, [self.t(q) for q in range(len(self._forward) + 1, size + 2)])
         if not self._asks_first:
             return self._forward[: size + 1]  # the draft is there already, whatever is made of it
         return self._forward[: size + 1] + [0.0, *map(self.draft_seconds, range(1, size + 1))]
 
 
 class _Proposal:
-    """A draft of fixed tokens that the tokens to come will judge, whether or not it was checked.
-
-    Args:
-        tree: the whole of it.
-        rows: taught by its outcome.
-        length: of the context that it continues.
-    """
+    """A draft of fixed tokens, after a context of ``length``, that the tokens to come will judge, checked or not."""
 
     def __init__(self, tree: DraftTree, rows: _Rows, length: int):
         self._tree, self._rows, self._next = tree, rows, length

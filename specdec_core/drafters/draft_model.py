@@ -63,8 +63,7 @@ class DraftModel(DrafterBase):
         vocab_size = vocab_size or lm.vocab_size
         if ids is None:
             ids = np.arange(min(lm.vocab_size, vocab_size))
-        elif len(ids) != lm.vocab_size:
-            rows = lm.vocab_size
+        elif len(ids) != (rows := lm.vocab_size):
             raise ValueError(f"ids must name a token for each of the draft model's {rows} rows; got {len(ids)}")
         self.lm, self.num_tokens = lm, num_tokens
         self.reduced = Reduced(ids, vocab_size, sampling)
@@ -108,12 +107,12 @@ class DraftModel(DrafterBase):
     def reset(self, context: Sequence[int]) -> None:
         self._prompt_length = len(context)
         self._known, self._sure = list(context[:-1]), len(context) - 1
-        if self._fits(len(context)):
+        if len(context) < self.lm.max_length:
             self.lm.prefill(self._known)
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         gamma = min(self.num_tokens, budget.nodes, budget.depth, self.lm.max_length - len(context))
-        if gamma < 1 or not self._fits(self._prompt_length):
+        if gamma < 1 or self._prompt_length >= self.lm.max_length:
             return DraftTree.empty(context[-1])
         logits = self._catch_up(context)
         drafted: list[int] = []
@@ -129,9 +128,6 @@ class DraftModel(DrafterBase):
         if not laws:
             return DraftTree.chain(context[-1], drafted)
         return DraftTree.chain(context[-1], drafted, np.array(laws), "iid")
-
-    def _fits(self, length: int) -> bool:
-        return length < self.lm.max_length
 
     def _catch_up(self, context: Sequence[int]) -> torch.Tensor:
         """Logits (V of the draft model,) after the context; the cache then holds all of it."""
@@ -175,8 +171,7 @@ def refuse_other_tokenizer(draft: Tokenizer, target: Tokenizer | None) -> None:
     drafts, targets = draft.get_vocab(), target.get_vocab()
     if drafts == targets:
         return
-    differing = sorted(drafts.items() ^ targets.items(), key=lambda pair: (pair[1], pair[0]))
-    token, number = differing[0]
+    token, number = min(drafts.items() ^ targets.items(), key=lambda pair: (pair[1], pair[0]))
     raise SpecdecError(
         f"the draft model's tokenizer ({draft.name_or_path}, {len(drafts)} tokens) is not the target's "
         f"({target.name_or_path}, {len(targets)} tokens): {token!r} is token {number} in only one of them; "

@@ -65,13 +65,11 @@ class EAGLE(FeatureDrafter):
     target's law is: without replacement at a node of a tree, one per node in a chain.
 
     Args:
-        model: the module, `feature.FeatureModel`.
-        vocab_size: V of the target.
+        model, vocab_size, sampling: see `FeatureDrafter`.
         tree: one of `TREES`.
         depth: of the longest path, at least 1: that many forwards of the module per step.
         top_k: nodes that the module reads in one forward, and children that a node may get (dynamic tree only).
         total: N, most nodes besides the root (not of a chain).
-        sampling: as the target is sampled; greedy by default.
 
     Attributes:
         growth: of the last static or dynamic tree; None before.
@@ -100,11 +98,7 @@ class EAGLE(FeatureDrafter):
         cls, context: Context, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
         weights: str = "eagle",
     ) -> EAGLE:
-        """From trained weights: the name of a file that comes with the package, or a path.
-
-        Raises:
-            ModelError: as `feature.load`.
-        """
+        """From trained weights: the name of a file that comes with the package, or a path; see `feature.load`."""
         model = load(weights, context.cached(), context.weights_hash)
         return cls(model, context.lm.vocab_size, tree, depth, top_k, total, context.sampling)
 
@@ -246,12 +240,11 @@ class _Sketch:
                 self._laws[node], self._left[node] = law, law.copy()
                 self._falling[node] = np.sort(law[law > 0]).tolist()
             return
+        scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if self._reduced.sampling.penalizes:
             rows = zip(nodes, logits, strict=True)
             penalized = [self._reduced.scores(row, self._text(node), length) for node, row in rows]
             scores = torch.from_numpy(np.stack(penalized))  # (n, K)
-        else:
-            scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
         best, places = scores.topk(min(self._width, scores.shape[-1]), -1)  # (n, width) each
         logs = (best - scores.logsumexp(-1, keepdim=True)).clamp(max=0)  # rounding must not lift a child above
         for node, likely in zip(nodes, zip(places.tolist(), logs.tolist(), strict=True), strict=True):

@@ -104,7 +104,6 @@ class Lookahead(DrafterBase):
         self._pooled = 0  # every n-gram of the context that ends before this position is in the pool
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
-        root = int(context[-1])
         if self.prompt_ngrams:
             for end in range(max(self._pooled + 1, self.N), len(context) + 1):
                 self._remember(context[end - self.N : end])
@@ -116,8 +115,8 @@ class Lookahead(DrafterBase):
             for level in self.levels:
                 del level[self._columns :]
                 level += random_tokens(self._columns - len(level), context, rng)
-            self.levels[0][0] = root
-        self._tree = self._build(root, rows, budget.depth)
+            self.levels[0][0] = int(context[-1])
+        self._tree = self._build(int(context[-1]), rows, budget.depth)
         return self._tree
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:

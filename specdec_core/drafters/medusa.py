@@ -87,14 +87,7 @@ class Medusa(DrafterBase):
     def build(
         cls, context: Context, nodes: int = 7, weights: str = "medusa", draw: str = "without_replacement"
     ) -> Medusa:
-        """From trained weights.
-
-        Args:
-            weights: the name of a file that comes with the package, or a path.
-
-        Raises:
-            ModelError: as `load`.
-        """
+        """From trained weights: the name of a file that comes with the package, or a path; see `load`."""
         heads, ids, accuracy = load(weights, context.cached(), context.weights_hash)
         return cls(heads, ids, accuracy, context.lm.vocab_size, nodes, draw, context.sampling)
 
@@ -129,20 +122,16 @@ class Medusa(DrafterBase):
         return self._shapes[nodes, depth]
 
     def _drawn(self, context: Sequence[int], shape: DraftTree, laws: Sequence[np.ndarray], rng: Rng) -> DraftTree:
-        """The shape filled by draws from the heads' laws (V,); a node is missing, with all below it, where q has no
-        token left.
-        """
+        """The shape filled by draws from laws (V,); a node is missing, with all below it, where q has no token left."""
         tokens, parents, q = [context[-1]], [-1], np.zeros((len(shape.parents), self.reduced.vocab_size))
         rows = {0: 0}  # node of the shape -> its row here
         left: dict[int, np.ndarray] = {}  # node of the shape -> the law of its children, without those drawn
         for node in range(1, len(shape.parents)):
             parent = int(shape.parents[node])
-            if parent not in rows:
-                continue
-            if parent not in left:
+            if parent in rows and parent not in left:
                 q[rows[parent]] = laws[shape.depths[parent]]
                 left[parent] = laws[shape.depths[parent]].copy()
-            if not left[parent].any():
+            if parent not in rows or not left[parent].any():
                 continue
             token = rng.pick(left[parent])
             left[parent][token] = 0.0  # `pick` divides by what is left
@@ -153,12 +142,7 @@ class Medusa(DrafterBase):
 
 
 class Heads:
-    """Trained heads, all answering in one product with the projection.
-
-    Args:
-        module: the heads.
-        head: (K, D) the rows of the projection.
-    """
+    """Trained heads, all answering in one product with the rows ``head`` (K, D) of the projection."""
 
     def __init__(self, module: MedusaHeads, head: torch.Tensor):
         layer = nn.Linear(head.shape[1], len(head), bias=False, device="meta")

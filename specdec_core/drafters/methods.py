@@ -194,8 +194,7 @@ def _maker(name: str) -> tuple[Callable[..., Drafter], dict[str, Any]]:
 def _settings(base: str) -> dict[str, Any]:
     """The settings of a method with their defaults: arguments of its ``build``, or of its constructor."""
     cls = drafter_class(base)
-    own = "build" in vars(cls)
-    parameters = inspect.signature(partial(cls.build, None) if own else cls).parameters
+    parameters = inspect.signature(partial(cls.build, None) if "build" in vars(cls) else cls).parameters
     return {key: parameter.default for key, parameter in parameters.items()}
 
 

@@ -23,10 +23,8 @@ class MTP(FeatureDrafter):
     Greedy, each is the module's best; when sampling it is drawn from q, processed as the target's law is.
 
     Args:
-        model: the module, `feature.FeatureModel`.
-        vocab_size: V of the target.
+        model, vocab_size, sampling: see `FeatureDrafter`.
         num_tokens: gamma, at least 1.
-        sampling: as the target is sampled; greedy by default.
 
     Raises:
         ValueError: for ``num_tokens`` below 1.
@@ -42,11 +40,7 @@ class MTP(FeatureDrafter):
 
     @classmethod
     def build(cls, context: Context, num_tokens: int = 3, weights: str = "mtp") -> MTP:
-        """From trained weights: the name of a file that comes with the package, or a path.
-
-        Raises:
-            ModelError: as `feature.load`.
-        """
+        """From trained weights: the name of a file that comes with the package, or a path; see `feature.load`."""
         model = load(weights, context.cached(), context.weights_hash)
         return cls(model, context.lm.vocab_size, num_tokens, context.sampling)
 

@@ -125,11 +125,8 @@ class SuffixDecoding(DrafterBase):
         self._seen = max(self._seen, len(context))
 
     def _speculate(self, memory: Memory[Where], suffix: str, budget: Budget, least: float) -> Speculation:
-        """The best draft of ``memory`` over all match lengths; an empty one if none scores more than ``least``.
-
-        A draft cannot score more than it has nodes, nor more than it is deep. So match lengths are tried in
-        the order of that bound, and most are not tried at all.
-        """
+        """The best draft of ``memory`` over all match lengths; an empty one if none scores more than ``least``."""
+        # A draft cannot score more than it has nodes or levels: match lengths are tried in the order of that bound.
         limits = []
         for n in range(self.min_n, self._longest(memory, suffix) + 1):
             nodes = min(self.nodes, budget.nodes, int(self.factor * n + self.offset))
@@ -145,10 +142,7 @@ class SuffixDecoding(DrafterBase):
         return best if best.tokens else Speculation()
 
     def _longest(self, memory: Memory[Where], suffix: str) -> int:
-        """Tokens of the longest end of ``suffix`` that the memory has seen followed by something, 0 if none.
-
-        If an end has, every shorter one has: found by bisection.
-        """
+        """Tokens of the longest end of ``suffix`` seen followed by something, 0 if none. Every shorter end was too."""
         low, high = 0, len(suffix)
         while low < high:
             n = (low + high + 1) // 2

@@ -29,18 +29,15 @@ class Card:
     """What a weight file says about itself; its `str` is a text for people.
 
     Attributes:
-        name: of the drafter.
-        target: name of the target model, for people.
-        target_hash: of its weights; see `manifest.weights_hash`.
+        name, target: of the drafter and the target model, for people.
+        target_hash: of the target's weights; see `manifest.weights_hash`.
         vocab_size: V of the target.
         recipe: everything that a rerun needs: kind, options, schedule, seed, draft vocabulary, waves.
         data: statistics of the training text.
         acceptance: held-out share accepted at depths 1, 2, ...
         curve: the same on the way there: lists of tokens seen, then the shares.
         tokens: tokens seen in training.
-        seconds: time of training.
-        machine: what it ran on.
-        date: on which it was finished.
+        seconds, machine, date: how long training took, on what, and when it was finished.
     """
 
     name: str

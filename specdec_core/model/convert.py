@@ -90,15 +90,13 @@ def convert(gguf: Path, folder: Path) -> None:
         fields = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError) as error:
         raise ModelError(f"{gguf} cannot be read as a GGUF file ({error}). Fetch it again.") from error
-    if fields.get("general.architecture") != "llama":
-        came = fields.get("general.architecture")
-        raise ModelError(f"{gguf} holds a model of family {came!r}; expected 'llama'.")
+    if (family := fields.get("general.architecture")) != "llama":
+        raise ModelError(f"{gguf} holds a model of family {family!r}; expected 'llama'.")
     heads = {"attn_q": fields["llama.attention.head_count"], "attn_k": fields["llama.attention.head_count_kv"]}
     weights = {}
     for tensor in reader.tensors:
         weight = dequantize(tensor.data, tensor.tensor_type).astype("float32", copy=False)
-        part = tensor.name.split(".")[-2]
-        if part in heads:
+        if (part := tensor.name.split(".")[-2]) in heads:
             weight = interleave_to_halves(weight, heads[part])
         weights[tensor_name(tensor.name)] = weight
     tied = "lm_head.weight" not in weights
@@ -107,8 +105,7 @@ def convert(gguf: Path, folder: Path) -> None:
     except SafetensorError as error:  # the operating system's own refusal, in other clothes
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]) if code else errno.EIO, str(error)) from error
-    vocab_size = len(weights["model.embed_tokens.weight"])
-    _write(folder / "config.json", _config(fields, vocab_size, tied))
+    _write(folder / "config.json", _config(fields, len(weights["model.embed_tokens.weight"]), tied))
     _write(folder / "generation_config.json", _special_ids(fields))
     _write_tokenizer(folder, fields)
 
@@ -141,7 +138,7 @@ def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     kind = (fields["tokenizer.ggml.model"], fields["tokenizer.ggml.pre"])
     if kind != ("gpt2", "smollm"):
         raise ModelError(f"The GGUF file has a tokenizer of kind {kind}; expected ('gpt2', 'smollm').")
-    tokens = fields["tokenizer.ggml.tokens"]
+    tokens, ids = fields["tokenizer.ggml.tokens"], _special_ids(fields)
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -152,7 +149,6 @@ def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     special = [token for token, kind in kinds if kind == _CONTROL_TOKEN]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     tokenizer.save(str(folder / "tokenizer.json"))
-    ids = _special_ids(fields)
     _write(
         folder / "tokenizer_config.json",
         {

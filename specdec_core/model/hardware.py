@@ -40,8 +40,7 @@ def choose_device(device: str | torch.device) -> tuple[torch.device, str]:
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        message = f"The device {str(device)!r} cannot be used ({first}). Try device='auto'."
-        raise ModelError(message) from error
+        raise ModelError(f"The device {str(device)!r} cannot be used ({first}). Try device='auto'.") from error
     return chosen, _AS_ASKED
 
 
@@ -85,16 +84,12 @@ def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         question = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
         answer = subprocess.run(question, capture_output=True, text=True).stdout
         return "arm bf16" if answer.strip() == "1" else ""
-    flags: set[str] = set()
     try:
-        for line in cpuinfo.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("flags", "Features"):  # x86, arm
-                flags = set(value.split())
-                break
+        pairs = [line.partition(":") for line in cpuinfo.read_text().splitlines()]
     except OSError:  # Windows
         avx512 = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
         return "avx512_bf16" if avx512 and avx512() else ""
+    flags = next((set(value.split()) for name, _, value in pairs if name.strip() in ("flags", "Features")), set())
     names = {"amx_bf16": "amx_bf16", "avx512_bf16": "avx512_bf16", "bf16": "arm bf16"}
     return next((name for flag, name in names.items() if flag in flags), "")
 

@@ -80,15 +80,13 @@ def load(
 def _resolve(name: str | Path) -> str | Path:
     """A folder that exists, or a hub name; the default is fetched if it is not there yet."""
     if name == "default":
-        source = _fetch.DEFAULT
-        folder = _fetch.place(source)
+        folder = _fetch.place(_fetch.DEFAULT)
         if not folder.exists():
-            return fetch(source=source)
-        if found := _fetch.problems(source=source):
+            return fetch(source=_fetch.DEFAULT)
+        if found := _fetch.problems(source=_fetch.DEFAULT):
             raise ModelError(_fetch.not_whole(found))
         return folder
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    if (folder := Path(name).expanduser()).is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(f"{folder} has no config.json; expected a model folder in transformers' format.")
         return folder
@@ -130,9 +128,7 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int]:
     """The ids that end an answer: the model's generation config knows best, then the tokenizer."""
     config: Any = model.generation_config
     ids = tokenizer.eos_token_id if config.eos_token_id is None else config.eos_token_id
-    if ids is None:
-        return frozenset()
-    return frozenset([ids] if isinstance(ids, int) else ids)
+    return frozenset([ids] if isinstance(ids, int) else ids or ())
 
 
 @contextmanager
@@ -185,11 +181,9 @@ def _failures_explained(name: str | Path, source: str | Path) -> Iterator[None]:
 
 
 def _explain(error: BaseException, name: str, source: str | Path) -> str:
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
+    chain: list[BaseException] = [error]
+    while (link := chain[-1].__cause__ or chain[-1].__context__) and link not in chain:
         chain.append(link)
-        link = link.__cause__ or link.__context__
     kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "OutOfMemoryError" in kinds:
