@@ -24,12 +24,11 @@ _SHARED = {"model.embed_tokens.weight", "lm_head.weight"}
 def draft_lm(
     target: CachedLM, weights_hash: Callable[[], str] | None, name: str = "draft_model", full: bool = False
 ) -> tuple[CachedLM, np.ndarray]:
-    """The draft model, and the tokens (K,) that the rows of its projection stand for; see `weights.load`.
+    """The draft model, and the tokens (K,) that the rows of its projection stand for.
 
     Args:
         target: whose embedding and head it uses.
-        weights_hash: gives the hash of the target's weights; None where it is not known.
-        name: of weights that come with the package, or a path.
+        name, weights_hash: see `weights.load`.
         full: project to all tokens of the target, whatever the weights were trained for.
     """
     ids, tensors, _ = weights.load(name, target.vocab_size, weights_hash, "distilled draft model", "draft_model")

@@ -65,8 +65,7 @@ class DraftModel(DrafterBase):
             ids = np.arange(min(lm.vocab_size, vocab_size))
         elif len(ids) != (rows := lm.vocab_size):
             raise ValueError(f"ids must name a token for each of the draft model's {rows} rows; got {len(ids)}")
-        self.lm, self.num_tokens = lm, num_tokens
-        self.reduced = Reduced(ids, vocab_size, sampling)
+        self.lm, self.num_tokens, self.reduced = lm, num_tokens, Reduced(ids, vocab_size, sampling)
         self.draft_ids = self.reduced.ids
         self._prompt_length = 0
         self._known: list[int] = []  # the tokens in the draft model's cache,
@@ -125,9 +124,7 @@ class DraftModel(DrafterBase):
             if len(drafted) == gamma:
                 break
             logits = self._read([token])
-        if not laws:
-            return DraftTree.chain(context[-1], drafted)
-        return DraftTree.chain(context[-1], drafted, np.array(laws), "iid")
+        return DraftTree.chain(context[-1], drafted, np.array(laws) if laws else None, "iid" if laws else "point")
 
     def _catch_up(self, context: Sequence[int]) -> torch.Tensor:
         """Logits (V of the draft model,) after the context; the cache then holds all of it."""

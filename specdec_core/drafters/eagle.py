@@ -125,15 +125,15 @@ class EAGLE(FeatureDrafter):
         """The shape's nodes; a node is missing, with all below it, where q has no token left."""
         found: dict[tuple[int, ...], int] = {(): 0}  # path of ranks -> node
         inner: list[tuple[int, ...]] = [()]
-        while True:
+        while inner:
+            if inner[0]:
+                sketch.let_read([found[path] for path in inner])
             for path in inner:
                 children = [other for other in shape if other[:-1] == path]
                 found.update(zip(children, sketch.children(found[path], len(children)), strict=False))
             depth = len(inner[0]) + 1
             inner = [path for path in found if len(path) == depth and any(other[:-1] == path for other in shape)]
-            if not inner:
-                return [found[path] for path in shape if path in found]
-            sketch.let_read([found[path] for path in inner])
+        return [found[path] for path in shape if path in found]
 
     def _ranked(self, sketch: _Sketch, nodes: int, depth: int) -> list[int]:
         """EAGLE-2: expand the best of each layer, then keep the best of all."""

@@ -72,10 +72,9 @@ class Continues(Protocol):
 
 
 class FeatureModel:
-    """The trained module, with a cache of its own.
+    """The trained module, with a cache of its own: gives what `FeatureDraft.forward` gives, row by row.
 
-    It gives what `FeatureDraft.forward` gives, row by row; its products run from packed weights where the target's
-    could.
+    Its products run from packed weights where the target's could.
 
     Args:
         module: in the dtype and on the device it is to run in.
@@ -115,8 +114,7 @@ class FeatureModel:
     def read(self, tokens: Sequence[int], states: torch.Tensor) -> torch.Tensor:
         self._rows = 0
         for start in range(0, len(tokens), _CHUNK):
-            some = tokens[start : start + _CHUNK]
-            rows = len(some)
+            rows = len(some := tokens[start : start + _CHUNK])
             places = self.length + np.arange(rows)
             guesses = self._run(some, states[start : start + rows], np.tri(rows, dtype=bool), places)  # (rows, D)
             self._kv.length += rows

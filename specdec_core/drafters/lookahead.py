@@ -85,9 +85,8 @@ class Lookahead(DrafterBase):
         G = W if G is None else G
         pool_size = G if pool_size is None else pool_size
         if min(W, N - 1, G, pool_size) < 1:
-            raise ValueError(
-                f"W >= 1, N >= 2, G >= 1 and pool_size >= 1 are needed; got {W=}, {N=}, {G=}, {pool_size=}"
-            )
+            got = f"{W=}, {N=}, {G=}, {pool_size=}"
+            raise ValueError(f"W >= 1, N >= 2, G >= 1 and pool_size >= 1 are needed; got {got}")
         if slide not in ("one", "accepted"):
             raise ValueError(f"slide must be 'one' or 'accepted'; got {slide!r}")
         self.W, self.N, self.G = W, N, G
@@ -137,9 +136,8 @@ class Lookahead(DrafterBase):
     def _fit(self, rows: int, depth: int) -> int:
         """Columns of the window in a step of at most ``rows`` rows and ``depth``."""
         levels, length = len(self.levels), self.N - 1
-        reserved = 0  # while the window fills, candidates get what it leaves
-        if levels == length:
-            reserved = length * max(1, rows // length * self.G // (self.W + self.G))
+        reserved = length * max(1, rows // length * self.G // (self.W + self.G))
+        reserved *= levels == length  # while the window fills, candidates get what it leaves
         wanted = self.W + length - levels
         return max(0, min(wanted, (rows - reserved) // levels, depth + 2 - levels))
 
@@ -162,8 +160,7 @@ class Lookahead(DrafterBase):
     def _remember(self, gram: Sequence[int]) -> None:
         first, rest = int(gram[0]), tuple(int(token) for token in gram[1:])
         kept = self.pool.setdefault(first, {})
-        kept.pop(rest, None)
-        kept[rest] = None
+        kept[rest] = kept.pop(rest, None)  # now the most recent
         if len(kept) > self.pool_size:
             del kept[next(iter(kept))]
 

@@ -167,8 +167,7 @@ def check(names: Iterable[str]) -> list[str]:
         >>> check(["prompt_lookup"])
         ['autoregressive', 'prompt_lookup']
     """
-    methods = list(dict.fromkeys([BASELINE, *names]))
-    for name in methods:
+    for name in (methods := list(dict.fromkeys([BASELINE, *names]))):
         _maker(name)
     return methods
 
@@ -176,10 +175,7 @@ def check(names: Iterable[str]) -> list[str]:
 def drafter_class(name: str) -> type[DrafterBase]:
     """The class behind a name of `REGISTRY`."""
     entry = REGISTRY[name]
-    if isinstance(entry, type):
-        return entry
-    module, cls = entry
-    return vars(import_module(module, __package__))[cls]
+    return entry if isinstance(entry, type) else vars(import_module(entry[0], __package__))[entry[1]]
 
 
 def _maker(name: str) -> tuple[Callable[..., Drafter], dict[str, Any]]:

@@ -55,13 +55,10 @@ class NGramDictionary(DrafterBase):
         self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, branches: int = 8, max_keys: int = 100_000
     ):
         if min(num_tokens, min_n, branches, max_keys) < 1 or max_n < min_n:
-            raise ValueError(
-                f"numbers >= 1 and min_n <= max_n are needed; got num_tokens={num_tokens}, max_n={max_n}, "
-                f"min_n={min_n}, branches={branches}, max_keys={max_keys}"
-            )
-        self.num_tokens, self.max_nodes = num_tokens, num_tokens
-        self.max_n, self.min_n = max_n, min_n
-        self.branches, self.max_keys = branches, max_keys
+            got = f"{num_tokens=}, {max_n=}, {min_n=}, {branches=}, {max_keys=}"
+            raise ValueError(f"numbers >= 1 and min_n <= max_n are needed; got {got}")
+        self.num_tokens = self.max_nodes = num_tokens
+        self.max_n, self.min_n, self.branches, self.max_keys = max_n, min_n, branches, max_keys
         self.reset([])
 
     def reset(self, context: Sequence[int]) -> None:
@@ -85,8 +82,7 @@ class NGramDictionary(DrafterBase):
             [(7, 0.667), (6, 0.333)]
         """
         for n in range(min(self.max_n, len(suffix)), self.min_n - 1, -1):
-            followers = self._followers.get(tuple(suffix[len(suffix) - n :]))
-            if followers:
+            if followers := self._followers.get(tuple(suffix[len(suffix) - n :])):
                 total = sum(followers.values())
                 ranked = sorted(reversed(followers.items()), key=lambda item: -item[1])
                 return [(token, count / total) for token, count in ranked]

@@ -39,10 +39,8 @@ class PromptLookup(DrafterBase):
 
     def __init__(self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, match: str = "last"):
         if num_tokens < 1 or min_n < 1 or max_n < min_n:
-            raise ValueError(
-                f"num_tokens >= 1 and 1 <= min_n <= max_n are needed; "
-                f"got num_tokens={num_tokens}, min_n={min_n}, max_n={max_n}"
-            )
+            got = f"{num_tokens=}, {min_n=}, {max_n=}"
+            raise ValueError(f"num_tokens >= 1 and 1 <= min_n <= max_n are needed; got {got}")
         if match not in ("first", "last"):
             raise ValueError(f"match must be 'first' or 'last'; got {match!r}")
         self.num_tokens, self.max_n, self.min_n, self.match = num_tokens, max_n, min_n, match
@@ -71,8 +69,6 @@ class PromptLookup(DrafterBase):
         for follower in range(max(self._indexed, 1), len(context)):
             for n in range(self.min_n, min(self.max_n, follower) + 1):
                 gram = tuple(context[follower - n : follower])
-                if self.match == "last":
+                if self.match == "last" or gram not in self._follower:
                     self._follower[gram] = follower
-                else:
-                    self._follower.setdefault(gram, follower)
         self._indexed = max(self._indexed, len(context))

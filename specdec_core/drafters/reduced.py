@@ -51,8 +51,7 @@ class Reduced:
         """
         scores = logits.double().cpu().numpy()
         if self.sampling.penalizes:
-            whole = self.sampling.penalize(self.spread(scores), context, context[prompt_length:])  # (V,)
-            scores = whole[self.ids]  # (K,)
+            scores = self.sampling.penalize(self.spread(scores), context, context[prompt_length:])[self.ids]  # (K,)
         return scores
 
     def law(self, logits: torch.Tensor, context: Sequence[int], prompt_length: int) -> np.ndarray:

@@ -52,12 +52,10 @@ class REST(DrafterBase):
         vocab_size: int | None = None,
     ):
         if min(min_n, nodes, depth, matches) < 1 or max_n < min_n:
-            raise ValueError(
-                f"numbers >= 1 and min_n <= max_n are needed; got max_n={max_n}, min_n={min_n}, "
-                f"nodes={nodes}, depth={depth}, matches={matches}"
-            )
-        self.store, self.max_n, self.min_n = store, max_n, min_n
-        self.nodes, self.depth, self.matches = nodes, depth, matches
+            got = f"{max_n=}, {min_n=}, {nodes=}, {depth=}, {matches=}"
+            raise ValueError(f"numbers >= 1 and min_n <= max_n are needed; got {got}")
+        self.store, self.max_n, self.min_n, self.nodes = store, max_n, min_n, nodes
+        self.depth, self.matches = depth, matches
         self.vocab_size = min(vocab_size or store.vocab_size, store.vocab_size)
         self.match_len = 0
 

@@ -86,8 +86,7 @@ class SuffixDecoding(DrafterBase):
         if not (counts and depth > min_n and 0 < min_prob <= 1):
             raise ValueError(
                 f"nodes, min_n, max_tokens >= 1, depth > min_n, max_requests, factor >= 0, 0 < min_prob <= 1 "
-                f"are needed; got nodes={nodes}, min_n={min_n}, max_tokens={max_tokens}, depth={depth}, "
-                f"max_requests={max_requests}, factor={factor}, min_prob={min_prob}"
+                f"are needed; got {nodes=}, {min_n=}, {max_tokens=}, {depth=}, {max_requests=}, {factor=}, {min_prob=}"
             )
         self.nodes, self.depth, self.min_n, self.min_prob = nodes, depth, min_n, min_prob
         self.factor, self.offset, self.max_tokens = factor, offset, max_tokens
@@ -147,10 +146,7 @@ class SuffixDecoding(DrafterBase):
         while low < high:
             n = (low + high + 1) // 2
             place = memory.find(suffix[len(suffix) - n :])
-            if place and memory.goes_on(place):
-                low = n
-            else:
-                high = n - 1
+            low, high = (n, high) if place and memory.goes_on(place) else (low, n - 1)
         return low
 
     def _grow(self, memory: Memory[Where], matched: str, nodes: int, depth: int) -> Speculation:

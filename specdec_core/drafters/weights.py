@@ -72,7 +72,8 @@ class Card:
 
 def write(path: Path, tensors: dict[str, torch.Tensor], card: Card) -> None:
     """Store weights in half precision, whole or not at all, with a hash over them in the header."""
-    tensors = {name: _halved(tensor).contiguous().cpu() for name, tensor in tensors.items()}
+    halves = {torch.float32: torch.bfloat16}
+    tensors = {name: t.to(halves.get(t.dtype, t.dtype)).contiguous().cpu() for name, t in tensors.items()}
     header = {"card": card.__dict__, "sha256": _hash(tensors)}
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, save(tensors, {_KEY: json.dumps(header)}))
@@ -178,10 +179,6 @@ def _parts(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
     if _KEY not in metadata:
         raise ModelError(f"{path} is not a weight file of this package: its header has no card")
     return tensors, json.loads(metadata[_KEY])
-
-
-def _halved(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor
 
 
 def _hash(tensors: dict[str, torch.Tensor]) -> str:

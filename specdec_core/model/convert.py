@@ -149,16 +149,14 @@ def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     special = [token for token, kind in kinds if kind == _CONTROL_TOKEN]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     tokenizer.save(str(folder / "tokenizer.json"))
-    _write(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokens[ids["bos_token_id"]],
-            "eos_token": tokens[ids["eos_token_id"]], "pad_token": tokens[ids["pad_token_id"]],
-            "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]], "additional_special_tokens": special,
-            "model_max_length": fields["llama.context_length"], "clean_up_tokenization_spaces": False,
-            "chat_template": fields["tokenizer.chat_template"],
-        },
-    )
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": tokens[ids["bos_token_id"]],
+        "eos_token": tokens[ids["eos_token_id"]], "pad_token": tokens[ids["pad_token_id"]],
+        "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]], "additional_special_tokens": special,
+        "model_max_length": fields["llama.context_length"], "clean_up_tokenization_spaces": False,
+        "chat_template": fields["tokenizer.chat_template"],
+    }
+    _write(folder / "tokenizer_config.json", config)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

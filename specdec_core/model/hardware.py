@@ -63,11 +63,10 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch.
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16, "computed natively"
         return torch.float16, "no native bfloat16"
-    if device.type == "cpu":
-        if native := native_bfloat16():
-            return torch.bfloat16, f"computed natively: {native}"
-        return torch.float32, "no native bfloat16"
-    return torch.float32, "the dtype that was compared with the CPU"
+    if device.type != "cpu":
+        return torch.float32, "the dtype that was compared with the CPU"
+    native = native_bfloat16()
+    return (torch.bfloat16, f"computed natively: {native}") if native else (torch.float32, "no native bfloat16")
 
 
 def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

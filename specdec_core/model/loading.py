@@ -145,20 +145,18 @@ def _no_bars() -> Iterator[None]:
 
 @contextmanager
 def _read_not_mapped() -> Iterator[None]:
-    """Let transformers read weights tensor by tensor, in this thread.
+    """Let transformers read weights tensor by tensor, in this thread, where its version has the choice.
 
-    A file mapped into memory stays there whole, and what other threads freed stays with them: conversion to
-    another dtype, or packing, would hold the weights twice. Versions of transformers that do not choose how
-    safetensors opens a file, or load in this thread anyway, are left as they are.
+    A file mapped into memory stays there whole, and what other threads freed stays with them: conversion to another
+    dtype, or packing, would hold the weights twice.
     """
     modeling: Any = modeling_utils
-    mapping = modeling.safe_open
+    mapping, asked = modeling.safe_open, os.environ.get(_ONE_THREAD)
 
     def reading(*args: Any, **options: Any) -> Any:
         return mapping(*args, **options | ({"backend": "pread"} if "backend" in options else {}))
 
     modeling.safe_open = reading
-    asked = os.environ.get(_ONE_THREAD)
     os.environ[_ONE_THREAD] = "1"
     try:
         yield

@@ -51,12 +51,9 @@ def shares(tree: DraftTree, ranks: int) -> list[np.ndarray]:
     [[0, 1, 2], [0, 3, 4]]
     """
     rows = len(tree.tokens)
-    leaves = np.setdiff1d(np.arange(rows), tree.parents)
-    needs = tree.ancestors[leaves]  # (leaves, N+1)
-    first_needed = needs & (np.cumsum(needs, axis=0) == 1)
-    weight = first_needed.sum(1)
-    middle = np.cumsum(weight) - weight / 2
-    rank = (middle * ranks / rows).astype(int)
+    needs = tree.ancestors[np.setdiff1d(np.arange(rows), tree.parents)]  # (leaves, N+1)
+    weight = (needs & (np.cumsum(needs, axis=0) == 1)).sum(1)  # (leaves,) rows that no earlier leaf needs
+    rank = ((np.cumsum(weight) - weight / 2) * ranks / rows).astype(int)  # (leaves,)
     root = np.arange(rows) == 0
     return [np.flatnonzero(root | needs[rank == r].any(0)) for r in range(ranks)]
 
@@ -116,9 +113,9 @@ class ShardedLM:
         for rank in reversed(range(self.ranks)):
             owner[split[rank]] = rank
         own = logits[torch.from_numpy(np.flatnonzero(owner[self._rows] == self.rank)).to(logits.device)]
-        payload = own if self.exchange == "logits" else own.argmax(-1)
-        whole = self._gather(payload, owner)
-        return LMOutput(whole if self.exchange == "logits" else Choices(whole))
+        if self.exchange == "logits":
+            return LMOutput(self._gather(own, owner))
+        return LMOutput(Choices(self._gather(own.argmax(-1), owner)))
 
     def commit(self, path: Sequence[int]) -> None:
         # Shares are closed under parents, so what a share has of a path is the front of it.
