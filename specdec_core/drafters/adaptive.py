@@ -189,17 +189,16 @@ class _Proposal:
 
     def judged(self, context: Sequence[int], decay: float) -> bool:
         """Follow the context down the tree; True once the path has ended, and been learned from."""
-        tree = self._tree
-        while children := tree.children(self._path[-1] if self._path else 0):
+        while children := self._tree.children(self._path[-1] if self._path else 0):
             if self._next == len(context):
                 return False
             token = context[self._next]
-            row = next((child for child in children if tree.tokens[child] == token), None)
+            row = next((child for child in children if self._tree.tokens[child] == token), None)
             if row is None:
                 break
             self._path.append(row)
             self._next += 1
-        self._rows.learn(self._path, tree.size, decay)
+        self._rows.learn(self._path, self._tree.size, decay)
         return True
 
 

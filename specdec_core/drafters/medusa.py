@@ -95,8 +95,7 @@ class Medusa(DrafterBase):
         self._prompt_length, self._state = len(context), None
 
     def read_prompt(self, hidden: torch.Tensor) -> None:
-        # Of a prompt of one token nothing has been read yet, and the first step drafts nothing.
-        self._state = hidden[-1] if len(hidden) else None
+        self._state = hidden[-1] if len(hidden) else None  # a prompt of one token has not been read yet
 
     def observe(self, context: Sequence[int], tree: DraftTree, verdict: Verdict, out: LMOutput) -> None:
         assert out.hidden is not None  # `needs_hidden`

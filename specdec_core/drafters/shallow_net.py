@@ -62,9 +62,8 @@ class ShallowDraft(nn.Module):
 
 
 def shallow_config(config: PretrainedConfig, layers: int) -> LlamaConfig:
-    """The target's configuration with this many layers and embedding and head of its own.
-
-    The vocabulary is set to one token: whoever uses it puts the target's embedding and a head in place.
+    """The target's configuration with this many layers, and room for one token: the caller puts the embedding and a
+    head in place.
     """
     special = dict.fromkeys(["bos_token_id", "eos_token_id", "pad_token_id"])
     changed = {"num_hidden_layers": layers, "vocab_size": 1, "tie_word_embeddings": False}

@@ -95,10 +95,7 @@ def tensors(path: Path) -> dict[str, Stored]:
 
 
 def write(folder: Path, about: dict[str, Any]) -> None:
-    """Record every file of `folder` by size and hash, beside `about`; flush all of it to disk.
-
-    Without the flush a power cut could leave a record of files that never reached the disk.
-    """
+    """Record every file of `folder` by size and hash, beside `about`; files are flushed to disk before the record."""
     files = {}
     for path in sorted(folder.iterdir()):
         files[path.name] = {"bytes": path.stat().st_size, "sha256": file_hash(path)}
