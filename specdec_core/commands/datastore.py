@@ -20,25 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     build = actions.add_parser("build", help="build one from code, conversations, or texts of yours")
     build.add_argument("paths", nargs="*", metavar="PATH", help="text files, folders of them, or .jsonl files")
-    build.add_argument(
-        "--code", action="store_true", help="the .py files of the standard library and the installed packages"
-    )
-    build.add_argument(
-        "--chat",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help='conversations: a .jsonl of strings, lists of token ids, or objects with "text" or "ids"',
-    )
-    build.add_argument(
-        "--selfchat",
-        action="store_true",
-        help="the default model's own conversations, which come with this package (see specdec train selfchat)",
-    )
+    text = "the .py files of the standard library and the installed packages"
+    build.add_argument("--code", action="store_true", help=text)
+    text = 'conversations: a .jsonl of strings, lists of token ids, or objects with "text" or "ids"'
+    build.add_argument("--chat", type=Path, action="append", default=[], metavar="FILE", help=text)
+    text = "the default model's own conversations, which come with this package (see specdec train selfchat)"
+    build.add_argument("--selfchat", action="store_true", help=text)
     build.add_argument("--name", help="default: code, chat, or the name of the first PATH")
     build.add_argument("--limit", type=positive, metavar="TOKENS", help="stop after this many tokens")
-    _add_model(build)
 
     info = actions.add_parser("info", help="describe one, or list all")
     info.add_argument("name", nargs="?", help="a name, or a folder")
@@ -51,23 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     query.add_argument("--min-n", type=positive, default=1, help="shortest suffix looked up (default: 1)")
     query.add_argument("--depth", type=positive, default=10, help="tokens of a continuation (default: 10)")
     query.add_argument("--nodes", type=positive, default=16, help="prefixes shown (default: 16)")
-    _add_model(query)
 
     bench = actions.add_parser("bench", help="time queries against the size of the datastore, cold and warm")
     bench.add_argument("name", help="a name, or a folder")
-    bench.add_argument(
-        "--sizes",
-        type=_sizes,
-        default=(10**5, 10**6, 10**7),
-        metavar="N,N,...",
-        help="tokens of the smaller stores built from its beginning (default: 1e5,1e6,1e7)",
-    )
+    sizes, text = (10**5, 10**6, 10**7), "tokens of the smaller stores built from its beginning (default: 1e5,1e6,1e7)"
+    bench.add_argument("--sizes", type=_sizes, default=sizes, metavar="N,N,...", help=text)
     bench.add_argument("--queries", type=positive, default=2000, help="queries timed per size (default: 2000)")
-    _add_model(bench)
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="default", help="whose tokenizer: default, a folder, or a hub name")
+    for parser in (build, query, bench):
+        parser.add_argument("--model", default="default", help="whose tokenizer: default, a folder, or a hub name")
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -96,13 +76,9 @@ def _build(arguments: argparse.Namespace) -> int:
     first = arguments.paths[0] if arguments.paths else ""
     name = arguments.name or ("code" if arguments.code else "chat" if chat else Path(first).stem)
     tokenizer = _tokenizer(arguments.model)
-    files = [
-        *files_under(arguments.paths),
-        *files_under(arguments.chat),
-        *(code_files() if arguments.code else []),
-    ]
+    files = [*files_under(arguments.paths), *files_under(arguments.chat), *(code_files() if arguments.code else [])]
     flags = [flag for flag in ("--code", "--selfchat") if getattr(arguments, flag[2:])]
-    sources = [*map(str, arguments.paths), *map(str, arguments.chat), *flags]
+    sources = [*map(str, [*arguments.paths, *arguments.chat]), *flags]
     vocab_size = max(tokenizer.get_vocab().values()) + 1
     start = time.perf_counter()
     conversations: Any = ()
@@ -144,9 +120,8 @@ def _describe(folder: Path, header: dict[str, Any]) -> None:
         value = header[key]
         print(f"{key:16} {value:,}" if isinstance(value, int) else f"{key:16} {value}")
     tokenizer = header["tokenizer"]
-    print(
-        f"tokenizer        {tokenizer['name']} ({tokenizer['fingerprint'][:12]})" if tokenizer else "tokenizer        -"
-    )
+    named = f"{tokenizer['name']} ({tokenizer['fingerprint'][:12]})" if tokenizer else "-"
+    print(f"tokenizer        {named}")
     print(f"sources          {', '.join(header['sources'])}")
     print("seconds          " + ", ".join(f"{key} {value:.1f}" for key, value in header["seconds"].items()))
 

@@ -19,9 +19,8 @@ EXAMPLE_TASK = "edit_code"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help='"-" reads it from standard input (default: an example)'
-    )
+    text = '"-" reads it from standard input (default: an example)'
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help=text)
     parser.add_argument("--method", default="prompt_lookup", help="with settings: prompt_lookup:num_tokens=5,max_n=2")
     parser.add_argument("--raw", action="store_true", help="continue PROMPT as it is, without the chat template")
     parser.add_argument("--max-new-tokens", type=natural, default=256, metavar="N", help="default: 256")
@@ -29,9 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)")
     parser.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
-    parser.add_argument(
-        "--stop", action="append", default=[], metavar="STRING", help="end before this text; may be repeated"
-    )
+    text = "end before this text; may be repeated"
+    parser.add_argument("--stop", action="append", default=[], metavar="STRING", help=text)
     add_model_arguments(parser)
 
 

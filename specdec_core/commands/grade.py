@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="FILE|FOLDER", help="a submitted notebook, or a folder of them")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="scores, .csv or .json; an interrupted run that has one goes on where it was",
-    )
+    text = "scores, .csv or .json; an interrupted run that has one goes on where it was"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--report", choices=("html",), help="also a page to read, beside the scores")
     parser.add_argument("--jobs", type=positive, metavar="N", help="submissions at a time (default: one per processor)")
     parser.add_argument("--seed", type=natural, help="of the inputs, to repeat a grading (default: unpredictable)")
@@ -39,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     _able(arguments, GradeError)
     limits = Limits(arguments.cell_seconds, arguments.seconds, arguments.memory << 30)
-    jobs = arguments.jobs or _processors()
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = arguments.jobs or processors
     journal = arguments.out.with_name(f".{arguments.out.name}.unfinished") if arguments.out else None
     start = time.perf_counter()
     try:
@@ -49,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"\nspecdec: interrupted; the same command goes on where it was ({journal})", file=sys.stderr)
         raise
     seconds = time.perf_counter() - start
-    summary = _summary(results, seconds, jobs)
+    peak, count = max(result.peak_bytes for result in results) / 1e6, len(results)
+    summary = f"{count} submission{'s' * (count != 1)} in {seconds:.1f} s, {min(jobs, count)} at a time; "
+    summary += f"at most {peak:.0f} MB for one; {_fence()}"
     if arguments.path.is_file() or arguments.out is None:
         print("\n".join(feedback(result) for result in results))
     print(summary)
@@ -115,7 +114,3 @@ def _fence() -> str:
 
     version = landlock_version()
     return f"fenced by Landlock {version}" if version else "fenced by an audit hook only: see the teacher's guide"
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

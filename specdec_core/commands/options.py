@@ -23,19 +23,11 @@ def add_model_arguments(parser: argparse.ArgumentParser, numerics: tuple[str, ..
     group.add_argument("--dtype", default="auto", choices=DTYPES, help="default: what is fast and correct here")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
     group.add_argument("--threads", type=positive, help="CPU threads of torch (default: torch's choice)")
-    group.add_argument(
-        "--execution",
-        default="auto",
-        choices=EXECUTIONS,
-        help="packed: weights laid out for this CPU; compiled: by torch; eager: transformers' own modules "
-        "(default: auto, packed where possible)",
-    )
-    group.add_argument(
-        "--numerics",
-        default="fast",
-        choices=numerics,
-        help="invariant: logits are the same bits whatever was drafted (slower; default: fast)",
-    )
+    text = "packed: weights laid out for this CPU; compiled: by torch; eager: transformers' own modules "
+    text += "(default: auto, packed where possible)"
+    group.add_argument("--execution", default="auto", choices=EXECUTIONS, help=text)
+    text = "invariant: logits are the same bits whatever was drafted (slower; default: fast)"
+    group.add_argument("--numerics", default="fast", choices=numerics, help=text)
 
 
 def open_model(arguments: argparse.Namespace, release: bool = False) -> tuple[LoadedModel, CachedLM]:
@@ -64,22 +56,12 @@ def load_model(arguments: argparse.Namespace) -> LoadedModel:
 
 def positive(text: str) -> int:
     """An argparse type: a whole number of at least 1."""
-    return _at_least(text, 1)
+    return number(text, lambda value: value >= 1, "a whole number of at least 1", int)
 
 
 def natural(text: str) -> int:
     """An argparse type: a whole number of at least 0."""
-    return _at_least(text, 0)
-
-
-def _at_least(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number of at least {least}")
-    return value
+    return number(text, lambda value: value >= 0, "a whole number of at least 0", int)
 
 
 def temperature(text: str) -> float:
@@ -92,10 +74,10 @@ def minutes(text: str) -> float:
     return number(text, lambda value: 0 < value < math.inf, "a number of minutes above 0")
 
 
-def number(text: str, accepts: Callable[[float], bool], expected: str) -> float:
-    """The number that a text spells, if it is one that is accepted."""
+def number(text: str, accepts: Callable[[float], bool], expected: str, kind: type = float) -> float:
+    """The number of a kind that a text spells, if it is one that is accepted."""
     try:
-        value = float(text)
+        value = kind(text)
     except ValueError:
         value = math.nan
     if not accepts(value):

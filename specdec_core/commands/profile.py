@@ -19,11 +19,8 @@ METHOD = "prompt_lookup"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=positive, default=64, metavar="N", help="to decode (default: 64)")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="of every run (default: 3)")
-    parser.add_argument(
-        "--memory",
-        action="store_true",
-        help="instead: peak memory and loading time in a fresh process; both bfloat16 and float32 by default",
-    )
+    text = "instead: peak memory and loading time in a fresh process; both bfloat16 and float32 by default"
+    parser.add_argument("--memory", action="store_true", help=text)
     add_model_arguments(parser, numerics=("fast", "invariant", "both"))
 
 
@@ -85,10 +82,7 @@ def _profiles(lm: CachedLM, prompt: Sequence[int], arguments: argparse.Namespace
 
     lookup = build(METHOD, Context(lm))
     run = {"max_new_tokens": arguments.tokens, "repeats": arguments.repeats, "stop": lm.loaded.stop}
-    return [
-        profile(lm, prompt, NullDrafter(), **run),
-        profile(lm, prompt, lookup, drafted=True, **run),
-    ]
+    return [profile(lm, prompt, NullDrafter(), **run), profile(lm, prompt, lookup, drafted=True, **run)]
 
 
 def table(profiles: Sequence[Profile], limits: Limits) -> str:
@@ -134,10 +128,8 @@ def words(one: Profile, limits: Limits) -> str:
         f"{least / forward:.0%} of the memory limit.",
     ]
     if one.parts:
-        gaps = {
-            part: seconds - (one.work[part].limit(limits) if part in one.work else 0)
-            for part, seconds in one.parts.items()
-        }
+        least = {part: work.limit(limits) for part, work in one.work.items()}
+        gaps = {part: seconds - least.get(part, 0) for part, seconds in one.parts.items()}
         lines.append("Milliseconds that each part takes beyond its own limit:")
         lines += [f"  {1e3 * gaps[part]:6.2f}  {part}" for part in sorted(gaps, key=gaps.get, reverse=True)]
         lines.append("The costliest calls of torch besides products with weights, ms:")

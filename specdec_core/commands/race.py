@@ -38,20 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "llama.cpp (`pip install xllamacpp`): greedy, and its n-gram lookup if prompt_lookup is raced, by quantisation "
         "of the weights; or both, separated by a comma",
     )
-    parser.add_argument(
-        "--gguf",
-        type=Path,
-        metavar="FILE",
-        help="the model for llama.cpp (default: the default model's own file, "
-        "and the same weights in the race's dtype)",
-    )
+    text = "the model for llama.cpp (default: the default model's own file, and the same weights in the race's dtype)"
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help=text)
     what = parser.add_argument_group("questions")
-    what.add_argument(
-        "--tasks",
-        metavar="LIST",
-        help="separated by commas; session and write_code, for methods that "
-        "remember, run only if named (default: all others)",
-    )
+    text = "separated by commas; session and write_code, for methods that remember, run only if named "
+    what.add_argument("--tasks", metavar="LIST", help=f"{text}(default: all others)")
     what.add_argument("--limit", type=positive, help="at most this many questions a task (default: all)")
     what.add_argument("--questions", type=Path, metavar="FILE", help="JSON Lines, in Spec-Bench's format or ours")
     what.add_argument("--quick", action="store_true", help="1 question a task, answers of 48 tokens")

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--questions",
-        type=Path,
-        metavar="FILE",
-        help="JSON Lines, in Spec-Bench's format or ours (default: the project's own prompts)",
-    )
+    text = "JSON Lines, in Spec-Bench's format or ours (default: the project's own prompts)"
+    parser.add_argument("--questions", type=Path, metavar="FILE", help=text)
     parser.add_argument("--minutes", type=minutes, default=5.0, metavar="N", help="to spend (default: 5)")
     parser.add_argument(
         "--methods",

@@ -17,13 +17,10 @@ _TEXT = ("selfchat", "states", "pack")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        help="a recipe (mtp, eagle, medusa, draft_model, ...); selfchat: let the target write the training text; "
-        "states: read the text that comes with the package again; pack: that text from a folder of conversations; "
-        "list: all recipes; cards: what the weights that come with the package say about themselves",
-    )
+    text = "a recipe (mtp, eagle, medusa, draft_model, ...); selfchat: let the target write the training text; "
+    text += "states: read the text that comes with the package again; pack: that text from a folder of conversations; "
+    text += "list: all recipes; cards: what the weights that come with the package say about themselves"
+    parser.add_argument("name", metavar="NAME", help=text)
     parser.add_argument("--folder", type=Path, help="of the conversations (default: in the cache, by the model's name)")
     parser.add_argument("--model", default="default", help="the target: default, a folder, or a hub name")
     parser.add_argument("--dtype", default="auto", help="of the target (default: what is fast and correct here)")

@@ -15,7 +15,8 @@ W N G   `W N G`       lookahead's window columns, n-gram length, candidates
 t(q)    `t`           time of one target forward over q rows, any unit as long as it is one unit
 ======  ============  ========================================================================
 
-*Accepted* tokens are draft tokens kept; *output* tokens are those and the one the target adds in every step.
+*Accepted* tokens are draft tokens kept; *output* tokens are those and the one the target adds in every step. Arguments
+and results have these meanings; a formula raises a ValueError for a value outside the range that stands beside it.
 """
 
 from ..base.lazy import face

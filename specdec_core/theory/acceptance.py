@@ -21,12 +21,6 @@ def acceptance_rate(p: np.ndarray, q: np.ndarray) -> float:
     Args:
         p, q: (V,) distributions of target and draft, as sampled from: after temperature, top-k and top-p.
 
-    Returns:
-        β in [0, 1].
-
-    Raises:
-        ValueError: if p or q is not a distribution, or their lengths differ.
-
     Example:
         >>> round(acceptance_rate(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])), 12)
         0.7
@@ -48,9 +42,6 @@ def residual_denominators(p: np.ndarray, q: np.ndarray) -> tuple[float, float]:
     Returns:
         (sum_x (q(x) - min(p(x), q(x))), sum_x max(p(x) - q(x), 0)).
 
-    Raises:
-        ValueError: if p or q is not a distribution, or their lengths differ.
-
     Example:
         >>> rejected, excess = residual_denominators(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2]))
         >>> round(rejected, 12), round(excess, 12)
@@ -71,14 +62,11 @@ def expected_tokens(alpha: Number, gamma: int) -> Number:
     Summed as written on the left, which needs no special case at α = 1 and loses no digits near it.
 
     Args:
-        alpha: acceptance probability, or an array of them.
-        gamma: γ >= 0, draft tokens on the path.
+        alpha: in [0, 1], or an array of them.
+        gamma: γ >= 0, an integer.
 
     Returns:
         tokens, in [1, γ + 1], and never above 1 / (1 - α).
-
-    Raises:
-        ValueError: if alpha is outside [0, 1] or gamma is not an integer >= 0.
 
     Example:
         >>> round(expected_tokens(0.8, 4), 4)
@@ -92,7 +80,7 @@ def expected_accepted(alpha: Number, gamma: int) -> Number:
 
     One less than `expected_tokens`, which counts the bonus or correction token too; never above α / (1 - α).
 
-    Args, errors: as `expected_tokens`.
+    Args: as `expected_tokens`.
 
     Example:
         >>> round(expected_accepted(0.8, 4), 4)
@@ -113,13 +101,7 @@ def expected_tokens_by_depth(alphas: Vector) -> float:
     (1) of L is the case of equal α_i.
 
     Args:
-        alphas: (γ,) conditional acceptance probabilities, nearest first; empty for no draft.
-
-    Returns:
-        tokens, in [1, γ + 1].
-
-    Raises:
-        ValueError: if one is outside [0, 1], or ``alphas`` is not a vector.
+        alphas: (γ,) conditional acceptance probabilities, in [0, 1], nearest first; empty for no draft.
 
     Example:
         >>> round(expected_tokens_by_depth([0.8, 0.5]), 12)  # 1 + 0.8 + 0.4
@@ -138,11 +120,7 @@ def _distributions(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def alpha_for(tokens: float, gamma: int) -> float:
     """The acceptance probability at which gamma drafted tokens yield ``tokens`` per call on average.
 
-    Inverts 1 + alpha + ... + alpha^gamma, the expectation if every drafted token is accepted with probability
-    alpha, the next one included (Leviathan et al. 2023, arXiv:2211.17192, equation 1; derived in chapter 02).
-
-    Raises:
-        ValueError: for tokens outside 1 ... gamma + 1, which no alpha gives.
+    The inverse of `expected_tokens` for tokens in 1 ... gamma + 1; no alpha gives others.
 
     Example:
         >>> round(alpha_for(3.3616, gamma=4), 6)

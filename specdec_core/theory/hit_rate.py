@@ -29,9 +29,6 @@ def conditional_alphas(coverage: float, regularities: Vector) -> np.ndarray:
     Returns:
         (γ,) float64, what `expected_tokens_by_depth` takes.
 
-    Raises:
-        ValueError: if a probability is outside [0, 1], or ``regularities`` is not a vector.
-
     Example:
         >>> conditional_alphas(0.5, [0.8, 0.9]).tolist()
         [0.4, 0.9]
@@ -44,12 +41,7 @@ def conditional_alphas(coverage: float, regularities: Vector) -> np.ndarray:
 def hit_rate_tokens(coverage: float, regularities: Vector) -> float:
     """E[output tokens per step] = 1 + coverage · (r_1 + r_1 r_2 + ... + r_1 ... r_γ).
 
-    The bracket is E[accepted | hit]; a step without a hit outputs the target's one token.
-
-    Args, errors: as `conditional_alphas`.
-
-    Returns:
-        tokens, in [1, γ + 1].
+    The bracket is E[accepted | hit]; a step without a hit outputs one token. Args: as `conditional_alphas`.
 
     Example:
         >>> round(hit_rate_tokens(0.5, [0.8, 0.9]), 12)  # 1 + 0.5 * (0.8 + 0.72)
@@ -68,18 +60,14 @@ def hit_rate_speedup(
     tree, a lookahead window) has t_miss = t_hit = t(rows).
 
     Args:
-        coverage: P(hit), or an array.
+        coverage: P(hit), in [0, 1], or an array.
         accepted: A = E[accepted | hit], >= 0, or an array.
-        t_hit, t_miss: time of the target forward in a step with and without a hit.
-        t_1: time of an autoregressive step, t(1).
-        t_draft: time of a lookup, paid in every step.
+        t_hit, t_miss: time > 0 of the target forward in a step with and without a hit.
+        t_1: time > 0 of an autoregressive step, t(1).
+        t_draft: time >= 0 of a lookup, paid in every step.
 
     Returns:
         speedup over autoregressive decoding.
-
-    Raises:
-        ValueError: if coverage is outside [0, 1], accepted or t_draft is negative, or another time is not
-            positive.
 
     Example:
         >>> round(hit_rate_speedup(0.5, 1.52, t_hit=1.2, t_miss=1.0, t_1=1.0), 4)  # 1.76 / 1.1
@@ -99,7 +87,7 @@ def break_even_hit_rate(accepted: float, t_hit: float, t_miss: float, t_1: float
     paid up front, so coverage cancels: a method that drafts only on a hit gains at any coverage if
     A > t_hit / t(1) - 1, and at none otherwise.
 
-    Args, errors: as `hit_rate_speedup`, for single numbers.
+    Args: as `hit_rate_speedup`, for single numbers.
 
     Returns:
         coverage; above 1 where even a hit in every step does not pay, infinite where a hit gains nothing (the

@@ -7,7 +7,7 @@ def roofline(q: float, weight_bytes: float, parameters: float, bandwidth: float,
     """The least time, in seconds, of a forward with q rows: the slower of reading the weights and computing with them.
 
     Each weight is read once, whatever q is, and multiplied and added once per row. Attention over the cache and
-    everything but matrix products are left out. (Williams, Waterman and Patterson 2009, "Roofline".)
+    everything but matrix products are left out.
 
     Args:
         q: rows.

@@ -22,11 +22,10 @@ PAPER_F = 3.106
 def expected_tokens_b(alpha: Number, gamma: int, b: Number) -> Number:
     """E[output tokens per step] with b drafts of length γ: (γ + 1) - sum_{i=1..γ} (1 - α^i)^b.
 
-    Source: F, equation (5). Derivation: let L_j be how many tokens of draft j match. The step outputs
-    1 + max_j L_j tokens, and E[max_j L_j] = sum_i P(max_j L_j >= i) = sum_i (1 - P(L_1 < i)^b) if the L_j are
-    independent and P(L_j >= i) = α^i. That is all it assumes: whole drafts that match independently of one
-    another, each token with the same α. Equation (4), `expected_tokens`, is b = 1:
-    γ + 1 - γ + sum_i α^i = 1 + α + ... + α^γ.
+    Source: F, equation (5). Derivation: let L_j be how many tokens of draft j match. The step outputs 1 + max_j L_j
+    tokens, and E[max_j L_j] = sum_i P(max_j L_j >= i) = sum_i (1 - P(L_1 < i)^b) if the L_j are independent and P(L_j
+    >= i) = α^i. That is all it assumes: whole drafts that match independently of one another, each token with the same
+    α. Equation (4), `expected_tokens`, is b = 1: γ + 1 - γ + sum_i α^i = 1 + α + ... + α^γ.
 
     Real drafts answer to one target sequence, so they are not independent:
 
@@ -45,15 +44,9 @@ def expected_tokens_b(alpha: Number, gamma: int, b: Number) -> Number:
     not in b, and flat from b = α^-γ or so. For α = 0.425 and γ = 4 that is b = 31.
 
     Args:
-        alpha: acceptance probability, or an array.
-        gamma: γ >= 0; N - 1 for lookahead decoding.
+        alpha: in [0, 1], or an array.
+        gamma: γ >= 0, an integer; N - 1 for lookahead decoding.
         b: drafts per step, >= 0, or an array; fractions are allowed, so that curves can be drawn.
-
-    Returns:
-        tokens, in [1, γ + 1].
-
-    Raises:
-        ValueError: if alpha is outside [0, 1], gamma is not an integer >= 0, or b is negative.
 
     Example:
         >>> round(expected_tokens_b(0.5, 2, 2), 4)  # 3 - 0.5**2 - 0.75**2
@@ -77,12 +70,6 @@ def step_compression(f: Number, expected: Number) -> Number:
         f: steps to one good draft, >= 1.
         expected: E[output tokens] of a good step, >= 1.
 
-    Returns:
-        S >= 1, tokens per step.
-
-    Raises:
-        ValueError: if f or expected is below 1.
-
     Example:
         >>> round(step_compression(PAPER_F, expected_tokens_b(PAPER_ALPHA, 4, 15)), 3)  # N = 5, W = G = 15
         1.979
@@ -94,18 +81,11 @@ def step_compression(f: Number, expected: Number) -> Number:
 def lookahead_step_tokens(W: int, N: int, G: int) -> int:
     """(W + G)(N - 1), the rows of a full lookahead step, the current token included.
 
-    Source: F, section 5.5 and Table 4: W (N - 1) rows of window, of which the current token is one, and G
-    candidates of N - 1 tokens. It is a maximum: fewer candidates, or candidates that share a
-    prefix, take less.
+    Source: F, section 5.5 and Table 4: W (N - 1) rows of window, of which the current token is one, and G candidates of
+    N - 1 tokens. It is a maximum: fewer candidates, or candidates that share a prefix, take less.
 
     Args:
         W: window columns, >= 1. N: n-gram length, >= 2. G: candidates, >= 0.
-
-    Returns:
-        rows of one forward.
-
-    Raises:
-        ValueError: on a number below its least value.
 
     Example:
         >>> [lookahead_step_tokens(W, 5, W) for W in (15, 10, 7)]

@@ -19,11 +19,8 @@ def spacing(x: Number, bits: int) -> Number:
     """Distance from ``x`` to the next number of a format: 2^(e - bits + 1) for 2^e <= \\|x\\| < 2^(e + 1).
 
     Args:
-        x: not zero.
+        x: finite and not zero.
         bits: of the significand, see `BITS`; at least 1.
-
-    Raises:
-        ValueError: for zero, for numbers that are not finite, or for fewer than one bit.
 
     Example:
         >>> spacing(20.0, 8), spacing(20.0, 24) == 2.0**-19

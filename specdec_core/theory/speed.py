@@ -17,20 +17,13 @@ from .checks import Number, Vector
 def speedup(alpha: Number, gamma: int, c: Number) -> Number:
     """(1 - α^(γ+1)) / ((1 - α)(γ c + 1)): speedup in wall time over autoregressive decoding.
 
-    Source: L, Theorem 3.8: a step outputs `expected_tokens` and takes γ draft calls of c and one target call
-    of 1. It assumes that a target call over γ + 1 rows takes as long as over one; `speedup_measured`
-    does not.
+    Source: L, Theorem 3.8: a step outputs `expected_tokens` and takes γ draft calls of c and one target call of 1. It
+    assumes that a target call over γ + 1 rows takes as long as over one; `speedup_measured` does not.
 
     Args:
-        alpha: acceptance probability, or an array.
+        alpha: in [0, 1], or an array.
         gamma: γ >= 0.
-        c: time of a draft call / time of a target call, >= 0, or an array.
-
-    Returns:
-        speedup, 1 at γ = 0.
-
-    Raises:
-        ValueError: on a value outside its range.
+        c: cost ratio, >= 0, or an array.
 
     Example:
         >>> round(speedup(0.8, 4, 0.1), 4)  # 3.3616 / 1.4
@@ -45,15 +38,9 @@ def speedup_measured(expected: Number, t_verify: Number, t_draft: Number, t_1: N
 
     Args:
         expected: E[output tokens per step], >= 1.
-        t_verify: time of the step's target forward, t(rows).
-        t_draft: time of everything else in the step: drafting, verifying, bookkeeping.
-        t_1: time of an autoregressive step, t(1).
-
-    Returns:
-        speedup.
-
-    Raises:
-        ValueError: if expected < 1, a forward's time is not positive, or t_draft is negative.
+        t_verify: time > 0 of the step's target forward, t(rows).
+        t_draft: time >= 0 of everything else in the step: drafting, verifying, bookkeeping.
+        t_1: time > 0 of an autoregressive step, t(1).
 
     Example:
         >>> round(speedup_measured(3.3616, t_verify=1.25, t_draft=0.15, t_1=1.0), 4)
@@ -72,16 +59,8 @@ def best_gamma(alpha: float, c: float, gamma_max: int = 32) -> int:
     The shorter draft is taken on a tie.
 
     Args:
-        alpha: acceptance probability.
-        c: cost ratio, >= 0. At c = 0 more is always better, until one token more adds less than a part in
-            10^12.
+        alpha, c: as `speedup`. At c = 0 more is always better, until one token more adds less than a part in 10^12.
         gamma_max: largest γ tried, >= 0.
-
-    Returns:
-        γ.
-
-    Raises:
-        ValueError: on a value outside its range.
 
     Example:
         >>> best_gamma(0.8, 0.1), best_gamma(0.5, 0.1), best_gamma(0.1, 0.1)
@@ -98,14 +77,8 @@ def best_gamma_measured(alphas: Vector, t: Callable[[int], float], t_draft: floa
 
     Args:
         alphas: (gamma_max,) conditional acceptance by depth; ``[alpha] * gamma_max`` for a constant one.
-        t: time of a target forward over q rows, for q = 1 ... gamma_max + 1, such as `measure.Costs.t`.
+        t: time > 0 of a target forward over q rows, for q = 1 ... gamma_max + 1, such as `measure.Costs.t`.
         t_draft: time to draft one token, >= 0, in the unit of t.
-
-    Returns:
-        γ.
-
-    Raises:
-        ValueError: if a probability is outside [0, 1], t_draft is negative or a t(q) is not a positive time.
 
     Example:
         >>> best_gamma_measured([0.8] * 16, lambda q: 1.0 if q <= 8 else 2.0)

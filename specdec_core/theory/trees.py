@@ -51,10 +51,6 @@ def expected_tokens_tree(parents: Vector, accept: Vector) -> float:
     Returns:
         tokens, in [1, depth + 1].
 
-    Raises:
-        ValueError: if the arrays do not describe a tree, a probability is outside [0, 1], or siblings sum to
-            more than 1.
-
     Example:
         >>> round(expected_tokens_tree([-1, 0, 0, 1], [0.6, 0.2, 0.5]), 12)  # 1 + 0.6 + 0.2 + 0.6 * 0.5
         2.1
@@ -75,26 +71,22 @@ def expected_tokens_tree(parents: Vector, accept: Vector) -> float:
 def grow_tree(accept: Sequence[Vector], nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The tree of ``nodes`` nodes with the most expected tokens: always add the likeliest that can be added.
 
-    Why greed is optimal. A tree's value is the sum of its nodes' path probabilities, and the whole of rank x
-    depth is one big tree of such nodes. A child is never likelier than its parent, so the ``nodes`` likeliest
-    nodes of the big tree contain every one's parent (ties go to the parent): they form a tree, and no set of
-    as many nodes sums to more. Greed takes them in that order, so the best trees of all sizes are nested.
-    Sequoia's dynamic program reaches the same value, and is needed only where a higher rank is likelier than
-    a lower one and drafts must be drawn in order of rank. EAGLE-2 (arXiv:2406.16858) ranks its nodes in the
-    same way.
+    Why greed is optimal. A tree's value is the sum of its nodes' path probabilities, and the whole of rank x depth is
+    one big tree of such nodes. A child is never likelier than its parent, so the ``nodes`` likeliest nodes of the big
+    tree contain every one's parent (ties go to the parent): they form a tree, and no set of as many nodes sums to more.
+    Greed takes them in that order, so the best trees of all sizes are nested. Sequoia's dynamic program reaches the
+    same value, and is needed only where a higher rank is likelier than a lower one and drafts must be drawn in order of
+    rank. EAGLE-2 (arXiv:2406.16858) ranks its nodes in the same way.
 
     Args:
         accept: one row per depth, nearest first; ``accept[d][k]`` is the probability that the draft of rank k
             at depth d + 1 is accepted, given that its parent was, whichever that is (Q, Definition 3.1, by
-            depth). Rows may differ in length. Non-increasing in k for drafts drawn from q one after another:
-            siblings are then taken by rank.
+            depth). Each sums to at most 1; they may differ in length. Non-increasing in k for drafts drawn from q
+            one after another: siblings are then taken by rank.
         nodes: N >= 0. Nodes that are never accepted are left out, so the tree can be smaller.
 
     Returns:
         parents (N+1,), ranks (N,), reach (N+1,): see `BestTree`.
-
-    Raises:
-        ValueError: if a probability is outside [0, 1], or a row sums to more than 1.
 
     Example:
         >>> parents, ranks, reach = grow_tree([[0.6, 0.2], [0.5, 0.1]], 3)
@@ -135,17 +127,13 @@ def best_tree(
 
     Args:
         accept: as in `grow_tree`.
-        t: time of a target forward over q rows, for q = 1 ... max_nodes + 1, such as `measure.Costs.t`.
+        t: time > 0 of a target forward over q rows, for q = 1 ... max_nodes + 1, such as `measure.Costs.t`.
         max_nodes: largest N tried, >= 0.
-        t_draft: time to draft one level of the tree, in the unit of t: a draft model's forward; 0 for Medusa
+        t_draft: time >= 0 to draft one level of the tree, in the unit of t: a draft model's forward; 0 for Medusa
             heads and for lookups.
 
     Returns:
         the `BestTree`: the root alone if no tree gains. The smaller tree on a tie.
-
-    Raises:
-        ValueError: on a probability outside [0, 1], a row that sums to more than 1, a t(q) that is not a
-            positive time, or a negative t_draft.
 
     Example:
         >>> tree = best_tree([[0.6, 0.2], [0.5, 0.1]], t=lambda q: 1.0 + 0.05 * q, max_nodes=8)

@@ -165,8 +165,7 @@ def table(gains: Mapping[tuple[str, str], float], best: str = "fastest of its ta
 
 def page(task: str, methods: Mapping[str, Steps], costs: Costs, B: int) -> str:
     """The ranking and its reading as HTML that needs no file."""
-    words = reading(task, methods, costs, B)
-    return f"<p><b>{words}</b></p>{figures.html(draw(task, methods, costs, B), words)}"
+    return figures.page(reading(task, methods, costs, B), draw(task, methods, costs, B))
 
 
 def chooser(recorded: Mapping[str, Mapping[str, Steps]], machines: Mapping[str, Costs]) -> None:

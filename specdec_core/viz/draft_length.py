@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..theory import best_gamma, expected_accepted, expected_tokens, speedup
-from . import figures, style
+from . import fallback, figures, style
 from .fallback import live, show
 
 LONGEST = 16  # drafts drawn, and the longest that is tried for the best
@@ -72,20 +72,15 @@ def draw(alpha: float, gamma: int, c: float) -> Any:
 
 def page(alpha: float, gamma: int, c: float) -> str:
     """The curves and their reading as HTML that needs no file."""
-    words = reading(alpha, gamma, c)
-    return f"<p><b>{words}</b></p>{figures.html(draw(alpha, gamma, c), words)}"
+    return figures.page(reading(alpha, gamma, c), draw(alpha, gamma, c))
 
 
 def sliders(alpha: float = 0.8, gamma: int = 4, c: float = 0.1) -> None:
     """Show the curves with sliders; without a kernel, the given setting and one with a draft as dear as it is good."""
     import ipywidgets as widgets
 
-    wide = {"layout": {"width": "330px"}, "style": {"description_width": "90px"}, "continuous_update": False}
-    rate, cost = (
-        widgets.FloatSlider(value=value, min=0, max=1, step=0.01, description=what, **wide)
-        for value, what in ((alpha, "α, accepted"), (c, "c, cost"))
-    )
-    count = widgets.IntSlider(value=gamma, min=0, max=LONGEST, description="γ, drafted", **wide)
+    settings = ("α, accepted", alpha, 0, 1, 0.01), ("γ, drafted", gamma, 0, LONGEST, 1), ("c, cost", c, 0, 1, 0.01)
+    rate, count, cost = fallback.sliders(330, 90, *settings, continuous_update=False)
     shown = live(lambda: page(rate.value, count.value, cost.value), rate, count, cost)
     static = page(alpha, gamma, c) + page(alpha, gamma, alpha)
     box = widgets.VBox([widgets.HBox([rate, cost]), count, shown])

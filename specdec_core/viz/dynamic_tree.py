@@ -57,9 +57,8 @@ class Growth:
     accepted: Sequence[int] = ()
 
     def __post_init__(self):
-        if not len(self.tokens) == len(self.parents) == len(self.values):
-            lengths = f"{len(self.tokens)}, {len(self.parents)}, {len(self.values)}"
-            raise ValueError(f"tokens, parents and values have one length; got {lengths}")
+        if len(set(lengths := [len(self.tokens), len(self.parents), len(self.values)])) > 1:
+            raise ValueError(f"tokens, parents and values have one length; got {', '.join(map(str, lengths))}")
         if self.parents[0] != -1 or not all(0 <= parent < i for i, parent in enumerate(self.parents) if i):
             raise ValueError(f"parents are -1 and then an earlier node each; got {list(self.parents)}")
         if rich := [i for i, parent in enumerate(self.parents) if i and self.values[i] > self.values[parent]]:
@@ -69,12 +68,7 @@ class Growth:
 
     @classmethod
     def of(cls, growth: Any, path: Sequence[int] = ()) -> Growth:
-        """What `drafters.EAGLE.growth` records, and the rows that the target accepted.
-
-        Args:
-            growth: of the last tree.
-            path: `verify.Verdict.path`, rows of that tree from the root on; () if it was not checked.
-        """
+        """What `drafters.EAGLE.growth` records, and the rows the target accepted (`Verdict.path`)."""
         values = [float(np.exp(log)) for log in growth.values]
         accepted = [growth.kept[row - 1] for row in path if row]
         return cls(growth.tokens, growth.parents, values, ((0,), *growth.read), growth.kept, accepted)
@@ -100,12 +94,9 @@ def stages(growth: Growth) -> list[tuple[str, int]]:
         >>> stages(Growth((7, 1, 2), (-1, 0, 1), (1.0, 0.6, 0.3), ((0,), (1,)), (1, 2), (1,)))
         [('draft', 1), ('choose', 1), ('draft', 2), ('rerank', 2), ('verify', 2)]
     """
-    last, found = len(growth.rounds), []
-    for number in range(1, last + 1):
-        found.append(("draft", number))
-        if number < last:
-            found.append(("choose", number))
-    return [*found, ("rerank", last), *([("verify", last)] if growth.accepted else [])]
+    last = len(growth.rounds)
+    found = [(what, number) for number in range(1, last) for what in ("draft", "choose")]
+    return [*found, ("draft", last), ("rerank", last), *([("verify", last)] if growth.accepted else [])]
 
 
 def kinds(growth: Growth, stage: int) -> list[str]:
@@ -136,16 +127,15 @@ def words(growth: Growth, stage: int, decode: Callable[[int], str]) -> str:
     if what == "choose":
         best = growth.rounds[number]
         low = min(values[i] for i in best)
-        continued = f"of what was drafted in it, the {len(best)} most valuable nodes will be continued"
-        return f"Round {number}: {continued}; the least of them is worth {low:.3f}."
+        continued = f"the {len(best)} most valuable nodes will be continued; the least of them is worth {low:.3f}."
+        return f"Round {number}: of what was drafted in it, {continued}"
     if what == "rerank":
         total, expected = len(growth.tokens) - 1, 1 + sum(values[i] for i in growth.kept)
         kept = f"of {total} drafted tokens the {len(growth.kept)} most valuable are kept"
         value = f"1 + the sum of their values = {expected:.2f}: the tokens that this step should yield"
         return f"All layers together: {kept}. {value}."
-    path = sorted(growth.accepted)
-    text = "".join(decode(growth.tokens[i]) for i in path)
-    return f"The target accepts {len(path)} of them, {text!r}, and adds one token of its own: {len(path) + 1} tokens."
+    text, count = "".join(decode(growth.tokens[i]) for i in sorted(growth.accepted)), len(growth.accepted)
+    return f"The target accepts {count} of them, {text!r}, and adds one token of its own: {count + 1} tokens."
 
 
 def places(growth: Growth) -> list[tuple[int, float]]:
@@ -153,8 +143,7 @@ def places(growth: Growth) -> list[tuple[int, float]]:
     depths, columns, lines = growth.depths, {}, [0.0] * len(growth.tokens)
     for depth in range(max(depths) + 1):
         nodes = [i for i, d in enumerate(depths) if d == depth]
-        nodes.sort(key=lambda i: (lines[growth.parents[i]] if i else 0.0, i))
-        for line, node in enumerate(nodes):
+        for line, node in enumerate(sorted(nodes, key=lambda i: (lines[growth.parents[i]] if i else 0.0, i))):
             lines[node] = float(line)
         columns[depth] = len(nodes)
     tallest = max(columns.values())

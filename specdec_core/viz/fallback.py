@@ -13,13 +13,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def show(widget: Any, static: str, description: str) -> None:
-    """Display a widget with what to show in its place.
-
-    Args:
-        widget: of ipywidgets.
-        static: HTML with the same content, at one setting or at all of them.
-        description: plain text for where not even HTML is shown.
-    """
+    """Display a widget, or in its place ``static`` HTML with the same content, or a plain ``description`` of it."""
     from IPython.display import display
 
     view = widget._repr_mimebundle_().get(VIEW)
@@ -31,15 +25,22 @@ def live(page: Callable[[], str], *controls: Any) -> Any:
     """An HTML widget that shows ``page()``, anew whenever one of the controls changes."""
     import ipywidgets as widgets
 
-    shown = widgets.HTML()
-
-    def redraw(_: Any = None) -> None:
-        shown.value = page()
-
+    shown = widgets.HTML(page())
     for control in controls:
-        control.observe(redraw, "value")
-    redraw()
+        control.observe(lambda _: setattr(shown, "value", page()), "value")
     return shown
+
+
+def sliders(width: int, text: int, *settings: tuple, **common: Any) -> list[Any]:
+    """Sliders of (description, value, least, most, step); pixels of each, and of its text; what else all have."""
+    import ipywidgets as widgets
+
+    common |= {"layout": {"width": f"{width}px"}, "style": {"description_width": f"{text}px"}}
+    found = []
+    for what, value, least, most, step in settings:
+        kind = widgets.FloatSlider if isinstance(step, float) else widgets.IntSlider
+        found.append(kind(value=value, min=least, max=most, step=step, description=what, **common))
+    return found
 
 
 def stepped(page: Callable[[int], str], name: str, least: int, most: int, value: int, interval: int = 0) -> Any:

@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from datetime import date
+from functools import partial
 from html import escape
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -41,13 +42,7 @@ class Measured(Protocol):
 
 
 def save(
-    fig: Figure,
-    name: str,
-    *,
-    alt: str,
-    model: Measured | None = None,
-    quoted: Sequence[str] = (),
-    seed: int = 0,
+    fig: Figure, name: str, *, alt: str, model: Measured | None = None, quoted: Sequence[str] = (), seed: int = 0
 ) -> None:
     """Caption a figure, show it, and keep it if the book is being built.
 
@@ -118,22 +113,15 @@ def caption(about: dict[str, Any], quoted: Sequence[str] = ()) -> str:
     if about["model"] is None:
         words = "Computed from the formula; nothing was measured."
     else:
-        threads = about["threads"]
-        words = (
-            f"Measured: {about['model']}, {about['dtype']} on {about['device']}, {threads} "
-            f"thread{'s' * (threads != 1)}; {about['machine']}; torch {about['versions']['torch'].partition('+')[0]}."
-        )
+        threads = f"{about['threads']} thread{'s' * (about['threads'] != 1)}"
+        words = f"Measured: {about['model']}, {about['dtype']} on {about['device']}, {threads}; {about['machine']}; "
+        words += f"torch {about['versions']['torch'].partition('+')[0]}."
     if quoted:
         words += " Quoted, not measured here: " + "; ".join(quoted) + "."
-    lines = _wrap(words, _WIDTH)
-    for width in range(len(words) // len(lines), _WIDTH):  # no single word on the last line
-        if len(evener := _wrap(words, width)) == len(lines):
-            return "\n".join(evener)
-    return "\n".join(lines)
-
-
-def _wrap(words: str, width: int) -> list[str]:
-    return textwrap.wrap(words, width, break_on_hyphens=False)
+    wrap = partial(textwrap.wrap, words, break_on_hyphens=False)
+    count = len(wrap(_WIDTH))
+    widths = range(len(words) // count, _WIDTH + 1)  # the least that does: no single word on the last line
+    return next("\n".join(lines) for width in widths if len(lines := wrap(width)) == count)
 
 
 def svg(fig: Figure, alt: str = "") -> str:
@@ -153,11 +141,11 @@ def png(fig: Figure) -> tuple[bytes, int]:
     return content, round(int.from_bytes(content[16:20], "big") / _SCALE)  # the width in the IHDR chunk
 
 
-def html(fig: Figure, alt: str) -> str:
-    """The figure as an ``<img>`` element that needs no file; for widgets."""
+def page(words: str, fig: Figure) -> str:
+    """Words, and the figure that they describe, as HTML that needs no file; for widgets."""
     content, width = png(fig)
     data = base64.b64encode(content).decode()
-    return f'<img src="data:image/png;base64,{data}" width="{width}" alt="{escape(alt)}">'
+    return f'<p><b>{words}</b></p><img src="data:image/png;base64,{data}" width="{width}" alt="{escape(words)}">'
 
 
 def _show(fig: Figure, alt: str) -> None:
@@ -167,8 +155,5 @@ def _show(fig: Figure, alt: str) -> None:
     if get_ipython() is None:  # a script has no page to show it on
         return
     content, width = png(fig)
-    display(
-        {"image/png": base64.b64encode(content).decode(), "text/plain": f"Figure: {alt}"},
-        raw=True,
-        metadata={"image/png": {"alt": alt, "width": width}},
-    )
+    bundle = {"image/png": base64.b64encode(content).decode(), "text/plain": f"Figure: {alt}"}
+    display(bundle, raw=True, metadata={"image/png": {"alt": alt, "width": width}})

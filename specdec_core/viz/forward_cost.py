@@ -42,7 +42,8 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
         axes.set_xticks(widths, [str(q) for q in widths])
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.minorticks_off()
-        axes.set_yticks(_ticks(*axes.get_ylim()))
+        least, most = axes.get_ylim()
+        axes.set_yticks([m * 10**e for e in range(-3, 6) for m in (1, 2, 5) if least <= m * 10**e <= most])
         axes.set_xlabel("q, rows in the forward (the last token and q − 1 drafted ones)")
         axes.set_ylabel("milliseconds")
         axes.legend(loc="upper left")
@@ -51,24 +52,20 @@ def draw(costs: Costs, floor: Callable[[int], float] | None = None, mark: int | 
 
 def slider(costs: Costs) -> None:
     """Show t(q) with a slider for q; without a kernel, a table over the measured widths."""
-    widget = stepped(lambda q: _page(costs, q), "q", 1, costs.widths[-1], min(8, costs.widths[-1]))
+    last = costs.widths[-1]
+    widget = stepped(lambda q: figures.page(reading(costs, q), draw(costs, mark=q)), "q", 1, last, min(8, last))
     show(widget, table(costs), "t(q) by the number of rows q")
 
 
 def table(costs: Costs) -> str:
     """An HTML table over the measured widths: t(q), what it must yield, and the time per token if all is accepted."""
     head = ("q", "t(q), ms", "ms per token, all accepted", "tokens to break even", "α to break even")
-    rows = [
-        (
-            f"{q}",
-            f"{1e3 * costs.t(q):.1f}",
-            f"{1e3 * costs.t(q) / q:.1f}",
-            f"{costs.break_even(q):.2f}",
-            "–" if q == 1 else "impossible" if costs.break_even(q) > q else f"{_alpha(costs, q):.2f}",
-        )
-        for q in costs.widths
-    ]
-    lines = ["".join(f"<th>{cell}</th>" for cell in head), *("".join(f"<td>{c}</td>" for c in row) for row in rows)]
+    lines = ["".join(f"<th>{cell}</th>" for cell in head)]
+    for q in costs.widths:
+        ms, must = 1e3 * costs.t(q), costs.break_even(q)
+        alpha = "–" if q == 1 else "impossible" if must > q else f"{alpha_for(must, q - 1):.2f}"
+        row = (f"{q}", f"{ms:.1f}", f"{ms / q:.1f}", f"{must:.2f}", alpha)
+        lines.append("".join(f"<td>{cell}</td>" for cell in row))
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
@@ -90,19 +87,5 @@ accepted with probability 0.38.'
         return f"{best} Even so it loses: one by one, a token takes {1e3 * costs.t(1):.1f} ms."
     if must == 1:
         return f"{best} It takes no longer than one row, so it cannot lose."
-    alpha = _alpha(costs, q)
+    alpha = alpha_for(must, q - 1)
     return f"{best} To break even it must yield {must:.2f} tokens: each draft accepted with probability {alpha:.2f}."
-
-
-def _alpha(costs: Costs, q: int) -> float:
-    return alpha_for(costs.break_even(q), q - 1)
-
-
-def _page(costs: Costs, q: int) -> str:
-    words = reading(costs, q)
-    return f"<p><b>{words}</b></p>{figures.html(draw(costs, mark=q), words)}"
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between two values."""
-    return [m * 10**e for e in range(-3, 6) for m in (1, 2, 5) if low <= m * 10**e <= high]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..measure.costs import Costs
 from ..theory import alpha_for, expected_accepted, hit_rate_speedup
-from . import figures, style
+from . import fallback, figures, style
 from .fallback import live, show
 
 LEVELS = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -127,8 +127,8 @@ def page(
     costs: Costs, gamma: int, coverage: float, regularity: float, fixed: bool = False, points: Points | None = None
 ) -> str:
     """The map and its reading as HTML that needs no file."""
-    words = reading(costs, gamma, coverage, regularity, fixed)
-    return f"<p><b>{words}</b></p>{figures.html(draw(costs, gamma, coverage, regularity, fixed, points), words)}"
+    at = (costs, gamma, coverage, regularity, fixed)
+    return figures.page(reading(*at), draw(*at, points))
 
 
 def sliders(
@@ -151,18 +151,16 @@ def sliders(
 
     small = "font-family:sans-serif;font-size:11px;color:#404040"
     below = f'<p style="{small}">{escape(figures.caption(figures.provenance(model)))}</p>' if model else ""
-    wide = {"layout": {"width": "360px"}, "style": {"description_width": "120px"}, "continuous_update": False}
-    count = widgets.IntSlider(value=gamma, min=1, max=costs.widths[-1] - 1, description="γ", **wide)
-    h, r = (
-        widgets.FloatSlider(value=value, min=0, max=1, step=0.05, description=what, **wide)
-        for value, what in ((coverage, "h, coverage"), (regularity, "r, regularity"))
-    )
+    shares = ("h, coverage", coverage, 0, 1, 0.05), ("r, regularity", regularity, 0, 1, 0.05)
+    settings = (*shares, ("γ", gamma, 1, costs.widths[-1] - 1, 1))
+    h, r, count = fallback.sliders(360, 120, *settings, continuous_update=False)
     always = widgets.Checkbox(value=False, description="misses run γ + 1 rows too")
 
     def drawn() -> str:
         return page(costs, count.value, h.value, r.value, always.value, points) + below
 
     shown = live(drawn, count, h, r, always)
-    static = "".join(page(costs, gamma, coverage, regularity, fixed, points) for fixed in (False, True)) + below
+    both = (page(costs, gamma, coverage, regularity, fixed, points) for fixed in (False, True))
+    static = "".join(both) + below
     box = widgets.VBox([widgets.HBox([h, r]), widgets.HBox([count, always]), shown])
     show(box, static, "The hit-rate map: predicted speedup over coverage and regularity")

@@ -55,9 +55,8 @@ def kinds(rounds: Sequence[Sequence[int]], answer: Sequence[int]) -> list[list[s
         [['misplaced', 'misplaced', 'wrong']]
     """
     if any(len(y) != len(answer) for y in rounds):
-        raise ValueError(
-            f"every round has as many tokens as the answer, {len(answer)}; got lengths {[len(y) for y in rounds]}"
-        )
+        lengths = [len(y) for y in rounds]
+        raise ValueError(f"every round has as many tokens as the answer, {len(answer)}; got lengths {lengths}")
     pairs, found = set(zip(answer, answer[1:], strict=False)), []
     for t, y in enumerate(rounds):
         after, done = rounds[min(t + 1, len(rounds) - 1)], settled(y, answer)
@@ -77,14 +76,14 @@ def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callabl
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 
+    names = ("facecolor", "edgecolor", "linewidth", "hatch")
+    looks = {kind: dict(zip(names, (*look[1:4], look[4][:3]), strict=True)) for kind, look in LOOKS.items()}
     m, count = len(answer), len(rounds)
     fig, axes = plt.subplots(figsize=(max(5.0, 0.56 * m + 0.9), 0.27 * count + 1.3))
     for t, row in enumerate(kinds(rounds, answer)):
         for i, kind in enumerate(row):
-            _, fill, edge, width, hatch, _ = LOOKS[kind]
-            look = {"facecolor": fill, "edgecolor": edge, "linewidth": width, "hatch": hatch[:3]}
             alpha = 0.55 if kind == "misplaced" else 1.0
-            axes.add_patch(Rectangle((i + 0.04, t + 0.06), 0.92, 0.88, alpha=alpha, **look))
+            axes.add_patch(Rectangle((i + 0.04, t + 0.06), 0.92, 0.88, alpha=alpha, **looks[kind]))
             text = label(decode(rounds[t][i])) + LOOKS[kind][5]
             weight = "bold" if kind == "settled" else "normal"
             font = {"color": "#777777" if kind == "wrong" else "#000000", "fontsize": 6.3, "fontweight": weight}
@@ -94,12 +93,8 @@ def draw(rounds: Sequence[Sequence[int]], answer: Sequence[int], decode: Callabl
     axes.set_yticks([t + 0.5 for t in range(count)], range(count), fontsize=7)
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    handles = []
-    for what, fill, edge, width, hatch, mark in LOOKS.values():
-        look = {"facecolor": fill, "edgecolor": edge, "linewidth": width, "hatch": hatch[:3]}
-        handles.append(Rectangle((0, 0), 1, 1, label=f"{what}  {mark}", **look))
+    axes.spines[:].set_visible(False)
+    handles = [Rectangle((0, 0), 1, 1, label=f"{LOOKS[kind][0]}  {LOOKS[kind][5]}", **looks[kind]) for kind in LOOKS]
     fig.legend(handles=handles, loc="outside upper left", ncols=2, fontsize=8)
     return fig
 
@@ -109,11 +104,6 @@ def page(
 ) -> str:
     """The rounds 0 ... ``upto`` as an HTML table, newest last, and the last one in words.
 
-    Args:
-        rounds, answer: as for `kinds`.
-        decode: the text of a token.
-        upto: the last round shown; all of them if None.
-
     Raises:
         ValueError: for a round that the trajectory does not have.
     """
@@ -121,11 +111,11 @@ def page(
     if not 0 <= upto < len(rounds):
         raise ValueError(f"the trajectory has rounds 0 ... {len(rounds) - 1}; got {upto}")
     marked = kinds(rounds, answer)
-    head = "".join(f'<th style="{_CELL};font-weight:normal">{i + 1}</th>' for i in range(len(answer)))
-    lines = [f'<tr><th style="{_CELL};font-weight:normal">round</th>{head}</tr>']
+    th = f'<th style="{_CELL};font-weight:normal">'
+    lines = [f"<tr>{th}round</th>{''.join(f'{th}{i + 1}</th>' for i in range(len(answer)))}</tr>"]
     for t in range(upto + 1):
         cells = "".join(_cell(decode(token), kind) for token, kind in zip(rounds[t], marked[t], strict=True))
-        lines.append(f'<tr><th style="{_CELL};font-weight:normal">{t}</th>{cells}</tr>')
+        lines.append(f"<tr>{th}{t}</th>{cells}</tr>")
     used = {kind: look for kind, look in LOOKS.items() if any(kind in row for row in marked[: upto + 1])}
     marks = [f'<span style="{_style(kind)};padding:1px 4px">{look[0]} {look[5]}</span>' for kind, look in used.items()]
     table = f'<table style="border-collapse:separate;border-spacing:2px;font-size:12px">{"".join(lines)}</table>'

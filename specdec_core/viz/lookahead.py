@@ -119,12 +119,11 @@ def draw_mask(frame: Frame, decode: Callable[[int], str] | None = None) -> Any:
     axes.set_ylabel("position of the token that sees")
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    levels = [f"level {i}" for i in range(full)] + (["candidates"] if frame.candidates else [])
-    what = ["input token", *levels]
-    looks = [_fill(0, full, True), *(_fill(i, full) for i in range(len(levels)))]
+    looks = {"input token": _fill(0, full, True)} | {f"level {i}": _fill(i, full) for i in range(full)}
+    looks |= {"candidates": _fill(full, full)} if frame.candidates else {}
     handles = [
         Rectangle((0, 0), 1, 1, facecolor=fill, edgecolor="#404040", hatch=hatch, label=name)
-        for name, (fill, hatch) in zip(what, looks, strict=True)
+        for name, (fill, hatch) in looks.items()
     ]
     fig.legend(handles=handles, loc="outside right upper", fontsize=8, title="what is seen")
     return fig
@@ -166,9 +165,8 @@ def words(frames: Sequence[Frame], t: int) -> str:
         'Step 1: 8 rows, 4 of them window; 2 candidates, 2 tokens accepted; 3 written. 3 tokens in 1 forward so far.'
     """
     frame = frames[t - 1]
-    total = sum(len(one.emitted) for one in frames[:t])
+    total, took = sum(len(one.emitted) for one in frames[:t]), len(frame.emitted) - 1
     window, given = sum(map(len, frame.levels)), len(frame.candidates)
-    took = len(frame.emitted) - 1
     checked = f"{given} candidate{'s' * (given != 1)}, {took} token{'s' * (took != 1)} accepted"
     return (
         f"Step {t}: {len(frame.tokens)} rows, {window} of them window; {checked if given else 'no candidate'}; "
@@ -217,22 +215,16 @@ def _window(frame: Frame, decode: Callable[[int], str]) -> str:
     lines = []
     for j, level in enumerate(frame.levels):
         fill, border = LEVELS[j % len(LEVELS)]
-        cells = "".join(
-            _td(decode(token), fill, border, i + j, f"level {j}, column {i}")
-            if i or j
-            else _td(decode(token), _INPUT, border, 0, "input token")
-            for i, token in enumerate(level)
-        )
+        looks = [(fill, border, i + j, f"level {j}, column {i}") for i in range(len(level))]
+        if j == 0:
+            looks[0] = (_INPUT, border, 0, "input token")
+        cells = "".join(_td(decode(token), *look) for token, look in zip(level, looks, strict=True))
         age = "oldest" if j == 0 else "newest" if j == len(frame.levels) - 1 else ""
         lines.append(f'<tr><th style="font-weight:normal;text-align:left">level {j} {age}</th>{cells}</tr>')
-    made = "".join(
-        _td(decode(token), _NEW, "solid", i + len(frame.levels), "new") for i, token in enumerate(frame.made)
-    )
+    made = "".join(_td(decode(token), _NEW, "solid", i, "new") for i, token in enumerate(frame.made, len(frame.levels)))
     lines.append(f'<tr><th style="font-weight:normal;text-align:left">new</th>{made}</tr>')
-    return (
-        "<div>The window, with positions relative to the input token:"
-        f'<table style="{_TABLE}">{"".join(lines)}</table></div>'
-    )
+    head = "The window, with positions relative to the input token:"
+    return f'<div>{head}<table style="{_TABLE}">{"".join(lines)}</table></div>'
 
 
 def _candidates(frame: Frame, decode: Callable[[int], str]) -> str:

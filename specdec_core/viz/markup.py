@@ -88,9 +88,8 @@ def rect(
 
 def words(x: float, y: float, text: str, size: float, anchor: str = "start", fill: str = "#000000") -> str:
     """A line of text of a drawing."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">{escape(text)}</text>'
-    )
+    look = f'font-size="{size}" fill="{fill}" text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(text)}</text>'
 
 
 def image(drawing: str, alt: str) -> str:

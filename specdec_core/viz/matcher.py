@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from typing import Any
 
 from ..model.chat import Tokenizer
@@ -74,10 +75,8 @@ def lookup(tokens: Sequence[Any], max_n: int = 3, min_n: int = 1, num_tokens: in
         0
     """
     if not 1 <= min_n <= max_n or num_tokens < 1 or match not in ("first", "last"):
-        raise ValueError(
-            f"1 <= min_n <= max_n, num_tokens >= 1 and match 'first' or 'last' are needed; "
-            f"got min_n={min_n}, max_n={max_n}, num_tokens={num_tokens}, match={match!r}"
-        )
+        got = f"min_n={min_n}, max_n={max_n}, num_tokens={num_tokens}, match={match!r}"
+        raise ValueError(f"1 <= min_n <= max_n, num_tokens >= 1 and match 'first' or 'last' are needed; got {got}")
     tokens, end, missed = list(tokens), len(tokens), []
     for n in range(min(max_n, end - 1), min_n - 1, -1):
         starts = tuple(i for i in range(end - n) if tokens[i : i + n] == tokens[end - n :])
@@ -122,8 +121,7 @@ def page(keys: Sequence[Any], shown: Sequence[str], max_n: int = 3, num_tokens: 
     """The lookup as HTML: the text with its marks, what was found in words, and the draft.
 
     Args:
-        keys: (L,) what is compared.
-        shown: (L,) the text of each.
+        keys, shown: (L,) what is compared, and the text of each.
         max_n, num_tokens, match: as for `lookup`; the shortest suffix tried is one token.
     """
     found = lookup(keys, max_n=max_n, num_tokens=num_tokens, match=match)
@@ -137,13 +135,8 @@ def page(keys: Sequence[Any], shown: Sequence[str], max_n: int = 3, num_tokens: 
     after = range(found.winner + found.n, min(end, found.winner + found.n + len(found.draft)))
     for i in after:
         marks[i].add("draft")
-    parts, i = [], 0
-    while i < end:  # neighbors with the same marks share one span
-        j = i + 1
-        while j < end and marks[j] == marks[i]:
-            j += 1
-        parts.append(_span("".join(shown[i:j]), marks[i]))
-        i = j
+    alike = groupby(zip(marks, shown, strict=False), lambda pair: pair[0])  # neighbors with the same marks: one span
+    parts = [_span("".join(text for _, text in run), kinds) for kinds, run in alike]
     copy = _span("".join(shown[i] for i in after), {"draft"}) if after else "<i>(no draft: an ordinary step)</i>"
     named = {"suffix": "suffix", "winner": f"the {match} match: it wins", "match": "other matches"}
     named["draft"] = "its continuation"
@@ -183,11 +176,8 @@ def viewer(tokenizer: Tokenizer | None = None, text: str = EXAMPLE, max_n: int =
         static += f'<div style="{_SMALL};margin-top:6px">{setting}</div>'
         static += page(*units["words"](text), max_n, num_tokens, match)
     out = live(drawn, box, unit, n, count, which)
-    show(
-        widgets.VBox([box, widgets.HBox([unit, which]), widgets.HBox([n, count]), out]),
-        static,
-        "An n-gram matcher: suffix, matches, winner and draft",
-    )
+    whole = widgets.VBox([box, widgets.HBox([unit, which]), widgets.HBox([n, count]), out])
+    show(whole, static, "An n-gram matcher: suffix, matches, winner and draft")
 
 
 def _words(found: Lookup, end: int, match: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..theory import BITS, rounded, spacing
 from . import figures, style
-from .fallback import live, show
+from .fallback import live, show, sliders
 
 _FINEST = 1 / 200  # of the picture's width: numbers that lie closer are not drawn one by one
 
@@ -93,28 +93,17 @@ def draw(best: float, gap: float, shift: float, format: str) -> Any:
 
 def page(best: float, gap: float, shift: float, format: str) -> str:
     """Picture and words as HTML that needs no file."""
-    words = reading(best, gap, shift, format)
-    return f"<p><b>{words}</b></p>{figures.html(draw(best, gap, shift, format), words)}"
+    return figures.page(reading(best, gap, shift, format), draw(best, gap, shift, format))
 
 
 def slider(best: float, gap: float, shift: float) -> None:
-    """Show the near tie with sliders; without a kernel, the given one in bfloat16 and in float32.
-
-    Args:
-        best, gap, shift: what to begin with; see `stored`.
-    """
+    """Show the near tie with sliders; without a kernel, the given one in bfloat16 and in float32."""
     import ipywidgets as widgets
 
-    wide = {"layout": {"width": "360px"}, "style": {"description_width": "120px"}, "continuous_update": False}
-    level, closeness, change = (
-        widgets.FloatSlider(value=value, min=least, max=most, step=step, description=what, **wide)
-        for value, least, most, step, what in (
-            (best, 4, 40, 0.1, "logit of A"),
-            (gap, 0, 0.5, 0.01, "gap to B"),
-            (shift, -0.3, 0.3, 0.01, "shift of B"),
-        )
-    )
-    format = widgets.Dropdown(options=list(BITS), value="bfloat16", description="format", style=wide["style"])
+    settings = ("logit of A", best, 4, 40, 0.1), ("gap to B", gap, 0, 0.5, 0.01), ("shift of B", shift, -0.3, 0.3, 0.01)
+    level, closeness, change = sliders(360, 120, *settings, continuous_update=False)
+    look = {"description_width": "120px"}
+    format = widgets.Dropdown(options=list(BITS), value="bfloat16", description="format", style=look)
     controls = (level, closeness, change, format)
     shown = live(lambda: page(*(control.value for control in controls)), *controls)
     static = "".join(page(best, gap, shift, format) for format in ("bfloat16", "float32"))

@@ -16,7 +16,7 @@ import numpy as np
 from ..core.rng import pick_at
 from ..core.rules import accept_probability, residual
 from . import markup
-from .fallback import live, show
+from .fallback import live, show, sliders
 
 STEPS = ("p and q", "draw", "test", "outcome")
 _P, _Q, _KEPT, _LOST = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -64,13 +64,12 @@ def words(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float
     """
     done = play(p, q, *us)
     x, token = names[done.x], names[done.token]
+    kept, lost = f"below: {x} is kept.", f"not below: {x} is rejected, and u3 draws {token} from the residual."
     parts = [
         f"P(accept) = sum of min(p, q) = {np.minimum(p, q).sum():.3f}.",
         f"u1 draws {x} from q.",
         f"p/q = {p[done.x] / q[done.x]:.2f}, so {x} is accepted with probability {done.accept_prob:.2f}.",
-        f"u2 = {us[1]:.2f} is below: {x} is kept."
-        if done.accepted
-        else f"u2 = {us[1]:.2f} is not below: {x} is rejected, and u3 draws {token} from the residual.",
+        f"u2 = {us[1]:.2f} is {kept if done.accepted else lost}",
     ]
     return " ".join(parts[:step])
 
@@ -82,10 +81,8 @@ def picture(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[flo
         ValueError: for another step, or p, q and names of different lengths.
     """
     if not 1 <= step <= len(STEPS) or not len(p) == len(q) == len(names):
-        raise ValueError(
-            f"step is 1 ... {len(STEPS)} and p, q, names have one length; "
-            f"got step {step} and lengths {len(p)}, {len(q)}, {len(names)}"
-        )
+        got = f"step {step} and lengths {len(p)}, {len(q)}, {len(names)}"
+        raise ValueError(f"step is 1 ... {len(STEPS)} and p, q, names have one length; got {got}")
     done, parts = play(p, q, *us), [_bars(p, q, names)]
     if step >= 2:
         parts.append(_strip(0, "u1: draw from q", q, names, us[0], [_Q] * len(q), f"→ {names[done.x]}"))
@@ -115,23 +112,15 @@ def page(p: np.ndarray, q: np.ndarray, names: Sequence[str], us: Sequence[float]
 def player(
     p: np.ndarray, q: np.ndarray, names: Sequence[str], rejected: Sequence[float], accepted: Sequence[float]
 ) -> None:
-    """Show the round with sliders; without a kernel, a rejected round and an accepted one.
-
-    Args:
-        p, q: (V,) distributions of target and draft.
-        names: (V,) what to call the tokens.
-        rejected, accepted: (u1, u2, u3) of the static page's rounds; the widget starts with the first.
-    """
+    """Show the round with sliders; without a kernel, the two rounds whose (u1, u2, u3) are given."""
     import ipywidgets as widgets
 
     wide = {"layout": {"width": "420px"}, "style": {"description_width": "130px"}}
     steps = [(f"{i}: {name}", i) for i, name in enumerate(STEPS, 1)]
     step = widgets.SelectionSlider(options=steps, value=4, description="step", **wide)
-    mix = widgets.FloatSlider(value=0, min=0, max=1, step=0.05, description="better draft: q → p", **wide)
-    us = [
-        widgets.FloatSlider(value=u, min=0, max=0.99, step=0.01, description=what, **wide)
-        for u, what in zip(rejected, ("u1: draw", "u2: test", "u3: correct"), strict=True)
-    ]
+    draws = zip(("u1: draw", "u2: test", "u3: correct"), rejected, strict=True)
+    settings = ("better draft: q → p", 0, 0, 1, 0.05), *((what, u, 0, 0.99, 0.01) for what, u in draws)
+    mix, *us = sliders(420, 130, *settings)
 
     def drawn() -> str:
         nearer = (1 - mix.value) * np.asarray(q) + mix.value * np.asarray(p)

@@ -60,11 +60,7 @@ def line(i: int) -> dict[str, Any]:
         >>> line(1)["color"], line(1)["linestyle"], line(1)["marker"]
         ('#0072B2', '--', 's')
     """
-    return {
-        "color": PALETTE[i % len(PALETTE)],
-        "linestyle": LINES[i % len(LINES)],
-        "marker": MARKERS[i % len(MARKERS)],
-    }
+    return {"color": PALETTE[i % len(PALETTE)], "linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def bar(i: int) -> dict[str, Any]:

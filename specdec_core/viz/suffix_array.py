@@ -6,6 +6,7 @@ step; the tree of the draft is the drafter's own (`drafters.rest.frequent_prefix
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -145,23 +146,21 @@ def page(
     found = search(keys, sa, asked, max_n=max_n)
     probes = found.probes[: len(found.probes) if step is None else step]
     matched = "".join(asked_shown[len(asked) - found.length :])
-    head = f"{len(keys)} tokens, hence {len(keys)} suffixes. " + "".join(
-        f"The last {n} tokens of the query occur nowhere. " if n > 1 else "Nor does the last one. "
-        for n in found.failed
-    )
+    head = f"{len(keys)} tokens, hence {len(keys)} suffixes. "
+    head += "".join(f"The last {n} tokens of the query occur nowhere. " for n in found.failed if n > 1)
+    head += "Nor does the last one. " * (1 in found.failed)
     if not found.length:
         return f'<div style="{_SMALL}"><b>{escape(head)}No match, hence no draft.</b></div>'
     times = f"{found.hi - found.lo} time{'s' * (found.hi - found.lo != 1)}"
     head += f"The last {found.length} occur{'s' * (found.length == 1)} {times}; "
     head += f"{len(found.probes)} comparisons find the interval."
     drawn = tree(keys, sa, found, depth, nodes)
-    texts = {key: text for key, text in zip(keys, shown, strict=True)}
     return (
         f'<div style="{_SMALL}"><b>{escape(head)}</b><br>Looked up: {_span(matched, "suffix")} &nbsp; '
         f"{_span('suffixes that begin with it', 'winner')} &nbsp; numbers: the order of the comparisons</div>"
         f"{_table(shown, sa, found, probes)}"
         f'<div style="{_SMALL}">What follows it, and how often; the {len(drawn)} most frequent prefixes are the draft:'
-        f"</div>{_outline(drawn, texts)}"
+        f"</div>{_outline(drawn, dict(zip(keys, shown, strict=True)))}"
     )
 
 
@@ -180,9 +179,10 @@ def viewer(tokenizer: Tokenizer | None = None, corpus: str = EXAMPLE, query: str
     text = widgets.Textarea(value=corpus, description="datastore", **area)
     asked = widgets.Text(value=query, description="context", layout={"width": "760px"}, **wide)
     unit = widgets.Dropdown(options=list(units), value="words", description="unit", **wide)
-    n = widgets.IntSlider(value=8, min=1, max=16, description="longest n", **wide)
-    nodes = widgets.IntSlider(value=6, min=1, max=16, description="c, nodes", **wide)
-    step = widgets.IntSlider(value=40, min=0, max=40, description="comparisons", **wide)
+    n, nodes, step = (
+        widgets.IntSlider(value=value, min=least, max=most, description=what, **wide)
+        for what, value, least, most in (("longest n", 8, 1, 16), ("c, nodes", 6, 1, 16), ("comparisons", 40, 0, 40))
+    )
 
     def drawn() -> str:
         split = units[unit.value]
@@ -196,22 +196,21 @@ def viewer(tokenizer: Tokenizer | None = None, corpus: str = EXAMPLE, query: str
 
 def _table(shown: Sequence[str], sa: Sequence[int], found: Search, probes: Sequence[Probe]) -> str:
     """The suffixes in order; of many, those that were compared, those that matched, and their neighbors."""
-    number: dict[int, list[int]] = {}
+    number = defaultdict(list)
     for i, probe in enumerate(probes, start=1):
-        number.setdefault(probe.middle, []).append(i)
+        number[probe.middle].append(i)
     told = (*number, *range(found.lo, min(found.hi, found.lo + 8)), found.hi - 1)
     near = {rank for at in told for rank in (at - 1, at, at + 1) if 0 <= rank < len(sa)}
     rows, before = [], -1
     for rank in range(len(sa)) if len(sa) <= 40 else sorted(near):
         if rank != before + 1:
             rows.append(("#FFFFFF", ("…", "", "", "")))
-        before, start = rank, sa[rank]
-        head = "".join(shown[start : start + found.length]).lstrip(" ")
-        rest = "".join(shown[start + found.length : start + found.length + 6])
-        rest += END if start + found.length + 6 >= len(shown) else " …"
+        before, start, end = rank, sa[rank], sa[rank] + found.length
+        head = "".join(shown[start:end]).lstrip(" ")
+        rest = "".join(shown[end : end + 6]) + (END if end + 6 >= len(shown) else " …")
         inside = found.lo <= rank < found.hi
         text = _span(head, "winner") if inside else escape(_visible(head))
-        marks = " ".join(map(str, number.get(rank, [])))
+        marks = " ".join(map(str, number[rank]))
         rows.append(("#F2F2F2" if marks else "#FFFFFF", (marks, str(rank), str(start), text + escape(_visible(rest)))))
     return markup.table(("compared", "rank", "start", "suffix"), rows, _CELL)
 
@@ -222,8 +221,7 @@ def _outline(nodes: Sequence[tuple[Any, int, int]], texts: dict[Any, str]) -> st
     for row, depth in markup.in_lines([parent for _, parent, _ in nodes]):
         key, _, weight = nodes[row - 1]
         lines.append(f"{weight:4} {'   ' * depth}{_span(markup.visible(texts[key]), 'draft')}")
-    body = "\n".join(lines) or "(nothing follows)"
-    return f'<pre style="{markup.BOX}">{body}</pre>'
+    return f'<pre style="{markup.BOX}">' + ("\n".join(lines) or "(nothing follows)") + "</pre>"
 
 
 def _visible(text: str) -> str:

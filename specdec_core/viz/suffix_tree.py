@@ -6,7 +6,7 @@ No model takes part. The text is read token by token, as far as the slider says,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -26,6 +26,7 @@ _SMALL = f"{markup.SMALL};max-width:760px"
 _BOX = f"{markup.BOX};white-space:pre-wrap"
 _CELL = "padding:1px 10px;text-align:left;border:none;background:transparent;vertical-align:top"
 _BRANCHES = 14  # lines of the tree that are shown
+_EARLY = 9  # tokens read on the first of the two static pages: nothing of this request repeats yet
 
 
 @dataclass(frozen=True)
@@ -118,16 +119,19 @@ def page(
     tokens = len(keys) if tokens is None else min(max(tokens, 1), len(keys))
     if not tokens:
         return f'<div style="{_SMALL}"><b>Nothing was read yet, hence there is nothing to look for.</b></div>'
-    names: dict[Any, int] = {}
-    texts: list[str] = []
-    for one_keys, one_shown in (*past, now):
-        for key, text in zip(one_keys, one_shown, strict=True):
+    names, texts = {}, []
+    for one in (*past, now):
+        for key, text in zip(*one, strict=True):
             if names.setdefault(key, len(names)) == len(texts):
                 texts.append(markup.visible(text))
     coded = [as_text(names[key] for key in one) for one, _ in past]
     text = as_text(names[key] for key in keys[:tokens])
     drafter, draft = read(coded, text, nodes, depth, factor)
-    spoken = _Speech(texts)
+
+    def spoken(chars: str) -> str:
+        """From tokens as characters back to text."""
+        return " ".join(texts[ord(char)] for char in chars)
+
     found = "No suffix occurs earlier with something behind it: no draft, an ordinary step."
     if draft:
         found = f"The winner is a match of {drafter.match_len} in {drafter.source}: "
@@ -167,33 +171,19 @@ def viewer(tokenizer: Tokenizer | None = None, past: str = PAST, now: str = NOW)
         split = units[unit.value]
         size = max(len(split(text.value)[0]), 1)
         if tokens.max != size:
-            tokens.max = size
-            tokens.value = size
+            tokens.max = tokens.value = size
         lines = [split(line) for line in old.value.splitlines() if line.strip()]
         return page(lines, split(text.value), nodes=nodes.value, factor=factor.value, tokens=tokens.value)
 
     out = live(drawn, old, text, unit, tokens, nodes, factor)
     split, lines = units["words"], [units["words"](line) for line in past.splitlines()]
-    early = page(lines, split(now), tokens=_EARLY if count > _EARLY else count)
+    early = page(lines, split(now), tokens=min(_EARLY, count))
     static = f"<h4>Early in the request</h4>{early}<h4>Later</h4>{page(lines, split(now))}"
     box = widgets.VBox([old, text, widgets.HBox([unit, tokens]), widgets.HBox([nodes, factor]), out])
     show(box, static, "The memory of suffix decoding: counts by match length, the winner, and its draft tree")
 
 
-_EARLY = 9  # tokens read on the first of the two static pages: nothing of this request repeats yet
-
-
-class _Speech:
-    """From tokens as characters back to text."""
-
-    def __init__(self, texts: Sequence[str]):
-        self.texts = texts
-
-    def __call__(self, chars: str) -> str:
-        return " ".join(self.texts[ord(char)] for char in chars)
-
-
-def _matches(drafter: SuffixDecoding, text: str, spoken: _Speech) -> str:
+def _matches(drafter: SuffixDecoding, text: str, spoken: Callable[[str], str]) -> str:
     """One row per match length: the suffix, and what followed it in either memory."""
     rows = []
     for n in range(1, min(len(text), drafter.depth - 1) + 1):
@@ -212,7 +202,7 @@ def _matches(drafter: SuffixDecoding, text: str, spoken: _Speech) -> str:
     return markup.table(titles, rows, _CELL) if rows else ""
 
 
-def _outline(draft: Sequence[Node], spoken: _Speech) -> str:
+def _outline(draft: Sequence[Node], spoken: Callable[[str], str]) -> str:
     lines = []
     for row, level in markup.in_lines([node.parent for node in draft]):
         node = draft[row - 1]
@@ -221,7 +211,7 @@ def _outline(draft: Sequence[Node], spoken: _Speech) -> str:
     return f'<pre style="{_BOX}">' + ("\n".join(lines) or "(no draft)") + "</pre>"
 
 
-def _below(drafter: SuffixDecoding, text: str, spoken: _Speech) -> str:
+def _below(drafter: SuffixDecoding, text: str, spoken: Callable[[str], str]) -> str:
     """The tree below the last token in the memory that won, or in this request."""
     memory = drafter.past if drafter.source == "past requests" else drafter.local
     below = branches(memory, text[-1])

@@ -29,15 +29,15 @@ def layout(tree: DraftTree) -> np.ndarray:
         >>> layout(DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])).tolist()
         [[0.0, 1.25], [1.0, 0.5], [2.0, 0.0], [2.0, 1.0], [1.0, 2.0]]
     """
-    lines, children = np.zeros(len(tree.tokens)), _children(tree)
-    free = 0
+    lines, free = np.zeros(len(tree.tokens)), 0
 
     def place(row: int) -> None:
         nonlocal free
-        for child in children[row]:
+        children = np.flatnonzero(tree.parents == row)
+        for child in children:
             place(child)
-        if children[row]:
-            lines[row] = (lines[children[row][0]] + lines[children[row][-1]]) / 2
+        if len(children):
+            lines[row] = lines[children[[0, -1]]].mean()
         else:
             lines[row], free = free, free + 1
 
@@ -88,14 +88,7 @@ def page(tree: DraftTree, names: Sequence[str], row: int, committed: int) -> str
 def viewer(tree: DraftTree, decode: Callable[[int], str], committed: int, static: Sequence[int] = ()) -> None:
     """Show the tree with a slider over its rows; without a kernel, the rows ``static``, or the last one.
 
-    Args:
-        tree: the draft.
-        decode: the text of a token.
-        committed: tokens in the cache.
-        static: rows of the static page.
-
-    Raises:
-        ValueError: for a row that the tree does not have.
+    Args, errors: as for `words`, with ``decode`` for the text of a token.
     """
     names, last = [decode(token) for token in tree.tokens.tolist()], len(tree.tokens) - 1
     chosen = list(static) or [last]
@@ -122,8 +115,6 @@ def draw(tree: DraftTree, names: Sequence[str]) -> Any:
     axes.set(xlim=(0, rows), ylim=(rows, 0), aspect="equal", xlabel="row that is seen", ylabel="row that sees")
     axes.tick_params(length=0)
     axes.grid(color="#EEEEEE")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(plt.NullLocator())
     handles = [
         Rectangle((0, 0), 1, 1, facecolor="#0072B2", edgecolor="#404040", label="itself"),
         Rectangle((0, 0), 1, 1, facecolor="#BFE3F5", edgecolor="#404040", hatch="///", label="on its path"),
@@ -166,13 +157,6 @@ def mask_svg(tree: DraftTree, row: int) -> str:
     parts.append(markup.rect(margin, margin, size, size, "none", thick=1))
     parts.append(markup.rect(margin, margin + row * _CELL, size, _CELL, "none", _CHOSEN, 2.4))
     return markup.svg(margin + size + 3, margin + size + 3, parts)
-
-
-def _children(tree: DraftTree) -> list[list[int]]:
-    children: list[list[int]] = [[] for _ in tree.tokens]
-    for i in range(1, len(tree.tokens)):
-        children[int(tree.parents[i])].append(i)
-    return children
 
 
 def _check(tree: DraftTree, row: int) -> None:

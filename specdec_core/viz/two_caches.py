@@ -80,13 +80,7 @@ class Moment:
 
 
 def draw(moments: Sequence[Moment], word: Callable[[int], str], shown: int = 2) -> Any:
-    """A panel for each moment: the text, the target's cache, and the draft model's.
-
-    Args:
-        moments: at least one.
-        word: a token as text.
-        shown: tokens of the text before the step that are drawn.
-    """
+    """A panel for each moment: the text, of which ``shown`` tokens before the step, and both caches."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
