@@ -125,8 +125,9 @@ class Gain:
         The smallest of at least three values, lowered by half the width of the spread, must still be a gain.
         Those of single questions differ not by noise alone: five or more that all gained are enough.
 
-        >>> Gain(1.3, 1.25, 1.38, 3).certain, Gain(1.02, 1.001, 1.06, 3).certain
-        (True, False)
+        Example:
+            >>> Gain(1.3, 1.25, 1.38, 3).certain, Gain(1.02, 1.001, 1.06, 3).certain
+            (True, False)
         """
         if self.over == "questions" and self.count >= 5:
             return self.low > 1

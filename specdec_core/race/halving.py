@@ -1,6 +1,6 @@
 """Successive halving in a given time: how much a pass may run, and who goes on to the next.
 
-Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943): all contestants run on little, the better
+Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943): all contestants run on few questions, the better
 half on more, the best on the rest. Three passes share the time: every method as it is given; the better half
 with other settings, among them the draft length that its acceptance and t(q) ask for; the best two, repeated.
 """
@@ -25,7 +25,7 @@ SHARES = (0.25, 0.4, 0.95)  # of the time that is left when a pass begins
 MOST = 8  # methods in the second pass, besides the baseline
 REPEATS, MOST_REPEATS = 3, 9  # of the last pass, the second where every question fits; the others run once
 SHORTEST = 16  # tokens of an answer; below this, time is saved on questions
-UNKNOWN = 1.5  # guessed time of an answer by a method that has not run yet, over the baseline's
+UNKNOWN = 1.5  # time of an answer over the baseline's, guessed for a method that has not run yet
 
 # The setting that is the length of a draft, and other settings worth a try.
 _LENGTH = {
@@ -72,8 +72,9 @@ class Pass:
 def described(methods: int, questions: int, tokens: int, repeats: int) -> str:
     """A pass in words.
 
-    >>> described(8, 1, 32, 3)
-    '8 methods, 1 question, answers of 32 tokens, 3 times'
+    Example:
+        >>> described(8, 1, 32, 3)
+        '8 methods, 1 question, answers of 32 tokens, 3 times'
     """
     return (
         f"{methods} method{'s' * (methods > 1)}, {questions} question{'s' * (questions > 1)}, "
@@ -84,8 +85,9 @@ def described(methods: int, questions: int, tokens: int, repeats: int) -> str:
 def in_turns(questions: Sequence[Question]) -> list[Question]:
     """One question of each task, then the second of each, and so on: any first n of them are mixed.
 
-    >>> in_turns([Question("1", "a", ("",)), Question("2", "a", ("",)), Question("3", "b", ("",))])[1].id
-    '3'
+    Example:
+        >>> in_turns([Question("1", "a", ("",)), Question("2", "a", ("",)), Question("3", "b", ("",))])[1].id
+        '3'
     """
     tasks = dict.fromkeys(question.task for question in questions)
     columns = zip_longest(*([q for q in questions if q.task == task] for task in tasks))
@@ -95,7 +97,7 @@ def in_turns(questions: Sequence[Question]) -> list[Question]:
 def fit(
     count: int, want: int, longest: int, budget: float, cost: Callable[[int, int], float]
 ) -> tuple[int, int] | None:
-    """How many questions, and how long an answer, a time allows; None if not one of the shortest.
+    """How many questions of how long answers fit into a time; None if not even one of the shortest does.
 
     Answers are halved from ``longest`` down to `SHORTEST` until at least ``want`` questions fit; if they
     never do, as many as fit.
@@ -105,8 +107,9 @@ def fit(
         budget: seconds.
         cost: seconds of question i with answers of n tokens.
 
-    >>> fit(10, 4, 64, budget=100.0, cost=lambda i, tokens: tokens / 2)  # 3 questions of 64 tokens; 6 of 32
-    (6, 32)
+    Example:
+        >>> fit(10, 4, 64, budget=100.0, cost=lambda i, tokens: tokens / 2)  # 3 questions of 64 tokens; 6 of 32
+        (6, 32)
     """
     best, tokens = None, longest
     while True:
@@ -123,10 +126,11 @@ def fit(
 def variants(name: str, counted: Steps, costs: Costs) -> list[str]:
     """Other settings worth a try for a method that ran with its defaults; none for one that was given some.
 
-    >>> costs = Costs(0, 1, (1, 9), (1.0, 1.8), (1.0, 1.8), (1.0, 1.8))
-    >>> counted = Steps({4: 9}, {}, tokens=22, by_depth=((8, 9), (4, 8), (1, 4)))
-    >>> variants("prompt_lookup", counted, costs)
-    ['prompt_lookup:num_tokens=2', 'prompt_lookup:num_tokens=4', 'prompt_lookup:min_n=2']
+    Example:
+        >>> costs = Costs(0, 1, (1, 9), (1.0, 1.8), (1.0, 1.8), (1.0, 1.8))
+        >>> counted = Steps({4: 9}, {}, tokens=22, by_depth=((8, 9), (4, 8), (1, 4)))
+        >>> variants("prompt_lookup", counted, costs)
+        ['prompt_lookup:num_tokens=2', 'prompt_lookup:num_tokens=4', 'prompt_lookup:min_n=2']
     """
     base, given = methods.parse(name)
     if given:
@@ -144,9 +148,9 @@ class Pace:
     """How long answers take.
 
     Attributes:
-        prefill, token: seconds a token of the prompt, and of an autoregressive answer.
-        slowness: decode time of an answer by a method over the baseline's, where known.
-        slack: how much longer passes take than this says.
+        prefill, token: seconds per token of the prompt, and of an autoregressive answer.
+        slowness: decode time of a method's answer over the baseline's, where known.
+        slack: time that passes take over the time that this model gives.
     """
 
     prefill: float
@@ -155,11 +159,12 @@ class Pace:
     slack: float = 1.1
 
     def seconds(self, length: int, turns: int, tokens: int, names: Sequence[str]) -> float:
-        """Of one question of ``turns`` turns, ``length`` tokens long, answered by the baseline and ``names``.
+        """Seconds of one question of ``turns`` turns, ``length`` tokens long, answered by the baseline and ``names``.
 
-        >>> pace = Pace(0.01, 0.1, {"m": 0.5}, slack=1.0)
-        >>> pace.seconds(100, 1, 10, ["m"])  # two prefills of 1 s, 1 s and 0.5 s of decoding
-        3.5
+        Example:
+            >>> pace = Pace(0.01, 0.1, {"m": 0.5}, slack=1.0)
+            >>> pace.seconds(100, 1, 10, ["m"])  # two prefills of 1 s, 1 s and 0.5 s of decoding
+            3.5
         """
         slow = 1.0 + sum(self.slowness.get(name, UNKNOWN) for name in names)
         once = (1 + len(names)) * length * self.prefill + tokens * self.token * slow

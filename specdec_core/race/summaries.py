@@ -25,8 +25,9 @@ class Rouge(NamedTuple):
 def rouge(text: str, reference: str) -> Rouge:
     """Compare a text with a reference; both ways give the same number.
 
-    >>> rouge("the lens bends light", "a lens bends the light")  # in common: 4 of 4 and 5 words, 1 pair, 3 in order
-    Rouge(r1=0.8888888888888888, r2=0.2857142857142857, rl=0.6666666666666666)
+    Example:
+        >>> rouge("the lens bends light", "a lens bends the light")  # in common: 4 of 4 and 5 words, 1 pair, 3 in order
+        Rouge(r1=0.8888888888888888, r2=0.2857142857142857, rl=0.6666666666666666)
     """
     a, b = words(text), words(reference)
     ones = sum((Counter(a) & Counter(b)).values())
@@ -39,8 +40,9 @@ def rouge(text: str, reference: str) -> Rouge:
 def words(text: str) -> list[str]:
     """The words that are counted.
 
-    >>> words("Fresnel's lens, 1823.")
-    ['fresnel', 's', 'lens', '1823']
+    Example:
+        >>> words("Fresnel's lens, 1823.")
+        ['fresnel', 's', 'lens', '1823']
     """
     return re.findall(r"[a-z0-9]+", text.lower())
 
@@ -48,8 +50,9 @@ def words(text: str) -> list[str]:
 def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
     """Length of the longest common subsequence: words of both in the same order, gaps allowed.
 
-    >>> common_subsequence("a b c d".split(), "b x a d".split())
-    2
+    Example:
+        >>> common_subsequence("a b c d".split(), "b x a d".split())
+        2
     """
     best = [0] * (len(b) + 1)  # best[j]: of the part of a that was read and b[:j]
     for word in a:
@@ -62,8 +65,9 @@ def common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
 def references() -> dict[str, str]:
     """A summary written by hand for every own question of the task "summarize", by the question's id.
 
-    >>> sorted(references())[0]
-    'summarize-01'
+    Example:
+        >>> sorted(references())[0]
+        'summarize-01'
     """
     lines = (files(__package__) / "prompts" / "references.jsonl").read_text(encoding="utf-8").splitlines()
     return {entry["id"]: entry["reference"] for entry in map(json.loads, lines)}
