@@ -104,14 +104,12 @@ class Corpus:
 
     def frequencies(self, vocab_size: int) -> np.ndarray:
         """(V,) how often each token was written, in the rows that are trained on, by either side."""
-        rows = self.training
-        written = (self.roles[rows] == ANSWER) | (self.roles[rows] == USER)
-        return np.bincount(self.tokens[rows][written].numpy(), minlength=vocab_size)
+        tokens, roles = self.tokens[self.training], self.roles[self.training]
+        return np.bincount(tokens[(roles == ANSWER) | (roles == USER)].numpy(), minlength=vocab_size)
 
     def statistics(self) -> dict[str, float]:
         """What the text is like: counts, lengths of turns, distinct n-grams of the answers, loops dropped."""
-        answers = list(turns(self.tokens, self.roles, ANSWER))
-        users = list(turns(self.tokens, self.roles, USER))
+        answers, users = (list(turns(self.tokens, self.roles, role)) for role in (ANSWER, USER))
         texts = [self.tokens[row, start:end].tolist() for row, start, end in answers]
         found: dict[str, float] = {
             "conversations": len(self.tokens),
@@ -148,7 +146,6 @@ def repeated_turns(tokens: torch.Tensor, roles: torch.Tensor) -> Iterator[tuple[
     seen = set()
     for row, start, end in turns(tokens, roles, ANSWER):
         text = tuple(tokens[row, start:end].tolist())
-        if len(text) >= 8:
-            if text in seen:
-                yield row, start, end
-            seen.add(text)
+        if len(text) >= 8 and text in seen:
+            yield row, start, end
+        seen.add(text)

@@ -93,17 +93,14 @@ def train(
         SpecdecError: if the folder holds a run with another schedule.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    module, at = objective.module, 0
+    module, at, log, saved = objective.module, 0, [], folder / "checkpoint.pt"
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     optimizers = _optimizers(weights, schedule)
-    log, saved = [], folder / "checkpoint.pt"
     if saved.exists():
         state = torch.load(saved, weights_only=True)
         if state["schedule"] != asdict(schedule):
-            raise SpecdecError(
-                f"{folder} holds a run with the schedule {state['schedule']}, not {asdict(schedule)}; "
-                f"give that one, or another folder"
-            )
+            held = f"{folder} holds a run with the schedule {state['schedule']}, not {asdict(schedule)}"
+            raise SpecdecError(f"{held}; give that one, or another folder")
         module.load_state_dict(state["module"])
         for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)

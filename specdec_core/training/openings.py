@@ -67,8 +67,7 @@ def _summarize(paragraphs, rng):
 
 
 def _quote(paragraphs, rng):
-    text = rng.choice(paragraphs)
-    which = rng.choice(["first", "second", "last"])
+    text, which = rng.choice(paragraphs), rng.choice(["first", "second", "last"])
     return f"Copy the {which} sentence of this text word for word.\n\n{text}"
 
 
@@ -88,15 +87,14 @@ def _complete_code(paragraphs, rng):
 
 def _math(paragraphs, rng):
     name, thing, (a, b, c) = rng.choice(_NAMES), rng.choice(_THINGS), (rng.randint(2, 60) for _ in range(3))
-    return rng.choice(
-        [
-            f"{name} has {a} {thing} and buys {b} more. Then {c % a + 1} are given away. How many {thing} are left?",
-            f"A box holds {a} {thing}. How many {thing} are in {b} boxes?",
-            f"{name} reads {a} pages a day for {b} days. How many pages is that? Show the steps.",
-            f"What is {a} times {b} plus {c}?",
-            f"If {a} {thing} cost {a * b} euros, how much do {c} {thing} cost?",
-        ]
-    )
+    questions = [
+        f"{name} has {a} {thing} and buys {b} more. Then {c % a + 1} are given away. How many {thing} are left?",
+        f"A box holds {a} {thing}. How many {thing} are in {b} boxes?",
+        f"{name} reads {a} pages a day for {b} days. How many pages is that? Show the steps.",
+        f"What is {a} times {b} plus {c}?",
+        f"If {a} {thing} cost {a * b} euros, how much do {c} {thing} cost?",
+    ]
+    return rng.choice(questions)
 
 
 def _write(paragraphs, rng):

@@ -50,20 +50,10 @@ class Recipe:
     vocabulary: int = 8192
 
 
-_EAGLE = Recipe(
-    "eagle",
-    "feature",
-    "feature autoregression with the sampled token fed back, trained on its own states too",
-    {"normed": False},
-    {"steps": 3, "regression": 1.0},
-)
-_MTP = Recipe(
-    "mtp",
-    "feature",
-    "DeepSeek-V3's multi-token prediction module, used recursively",
-    {"normed": True},
-    {"steps": 1, "regression": 0.0},
-)
+_EAGLE_ABOUT = "feature autoregression with the sampled token fed back, trained on its own states too"
+_EAGLE = Recipe("eagle", "feature", _EAGLE_ABOUT, {"normed": False}, {"steps": 3, "regression": 1.0})
+_MTP_ABOUT = "DeepSeek-V3's multi-token prediction module, used recursively"
+_MTP = Recipe("mtp", "feature", _MTP_ABOUT, {"normed": True}, {"steps": 1, "regression": 0.0})
 
 
 def _ablation(name: str, about: str, **changes: dict[str, Any]) -> Recipe:
@@ -123,9 +113,9 @@ def cook(
         SpecdecError: if the vocabulary is larger than the target's.
     """
     if recipe.vocabulary > loaded.model.config.vocab_size:
+        most = loaded.model.config.vocab_size
         raise SpecdecError(
-            f"a draft vocabulary of {recipe.vocabulary} tokens was asked for; the target has "
-            f"{loaded.model.config.vocab_size}; ask for at most that many"
+            f"expected a draft vocabulary of at most the target's {most} tokens, got {recipe.vocabulary}"
         )
     frozen = frozen_of(loaded.model, corpus, recipe.vocabulary)
     objective = objective_of(recipe, loaded.model, frozen)
@@ -151,11 +141,10 @@ def cook(
 
 def _card(name: str, made: dict, loaded: LoadedModel, corpus: Corpus, log: list[dict], before: Card | None) -> Card:
     seen, seconds, curve = (before.tokens, before.seconds, before.curve) if before else (0, 0.0, [])
+    target = loaded.path.name, loaded.weights_hash, loaded.model.config.vocab_size
     return Card(
         name,
-        loaded.path.name,
-        loaded.weights_hash,
-        loaded.model.config.vocab_size,
+        *target,
         made,
         corpus.statistics(),
         acceptance=_rounded(log[-1]),

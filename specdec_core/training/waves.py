@@ -80,8 +80,7 @@ def write(
             written += _answers(path_of(folder, number - 1))  # as many as its neighbour; another process writes it
         else:
             lm = lm or CachedLM(loaded)
-            material = path_of(folder, min(number - 1, _MATERIAL))
-            texts = paragraphs(material, loaded.tokenizer) if number else []
+            texts = paragraphs(path_of(folder, min(number - 1, _MATERIAL)), loaded.tokenizer) if number else []
             chats = begin(lm, loaded.tokenizer, rows, length, seed, number, texts)
             with tqdm(total=rows * length, desc=f"wave {number}", unit="tok", disable=quiet) as bar:
                 _store(path, lm, converse(chats, banned, bar))
@@ -103,17 +102,12 @@ def states(loaded: LoadedModel, folder: Path, text: Path = TEXT, rows: int = 256
 
 def pack(folder: Path, path: Path, tokenizer: Tokenizer) -> None:
     """The conversations of a folder without their states, compressed, in one file that says whose ids they are."""
-    parts: dict[str, list] = {name: [] for name in _TENSORS}
-    for wave in sorted(folder.glob("wave-*.safetensors")):
-        with safe_open(wave, "np") as file:
-            for name in _TENSORS:
-                parts[name].append(file.get_tensor(name))
-    whole = {name: np.concatenate(found) for name, found in parts.items()}
+    files_of = [safe_open(wave, "np") for wave in sorted(folder.glob("wave-*.safetensors"))]
+    whole = {name: np.concatenate([file.get_tensor(name) for file in files_of]) for name in _TENSORS}
     if whole["tokens"].max() < 1 << 16:
         whole["tokens"] = whole["tokens"].astype(np.uint16)
-    whole |= {"tokenizer": np.array(identify(tokenizer))}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **whole)
+    np.savez_compressed(buffer, **whole, tokenizer=np.array(identify(tokenizer)))
     files.write(path, buffer.getvalue())
 
 
@@ -129,10 +123,8 @@ def documents(tokenizer: Tokenizer, text: Path = TEXT) -> Iterator[np.ndarray]:
     stored = np.load(text)
     (name, made), (asked, wanted) = stored["tokenizer"].tolist(), identify(tokenizer)
     if made != wanted:
-        raise SpecdecError(
-            f"the conversations in {text.name} are ids of the tokenizer {name}, not of {asked}; "
-            f"write some of that model's own with: specdec train selfchat"
-        )
+        got = f"the conversations in {text.name} are ids of the tokenizer {name}, not of {asked}"
+        raise SpecdecError(f"{got}; write some of that model's own with: specdec train selfchat")
     tokens, roles = stored["tokens"], stored["roles"]
     start = int((tokens == tokens[0]).all(0).argmin())  # after what the template puts in front of every one
     for row in range(len(tokens)):
