@@ -151,7 +151,9 @@ def _cpu() -> dict[str, Any]:
             flags.add("bf16")
     elif os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in file)}
+            lines = {
+                key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed([*file]))
+            }
         name = lines.get("model name", name)
         flags = set(lines.get("flags", lines.get("Features", "")).split())
     return {"model": name or platform.machine(), "features": sorted(flags & _TELLING)}
