@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..base.errors import UnsupportedModel
 from ..core.contract import LMOutput
 from ..core.tree import DraftTree
-from .cache import Flight, KVCache
+from .cache import Flight, KVCache, Limits
 from .lm import CachedLM
+
+Flights = Sequence[Flight]
 
 
 class Batch:
@@ -29,29 +32,19 @@ class Batch:
         return max(cache.capacity for cache in self.caches)
 
     def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        flights: Sequence[Flight],
-        scale: float,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> torch.Tensor:
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, flights: Flights, scale: float, limits: Limits
+    ) -> Tensor:
         """As `KVCache.attend`; the rows (n1 + n2 + ..., heads, head_dim) belong to the flights in order."""
         sizes = [flight.rows for flight in flights]
         rows = zip(query.split(sizes), key.split(sizes), value.split(sizes), strict=True)
         parts = [
-            cache.attend(layer, q, k, v, flight, scale, softcap, window)
+            cache.attend(layer, q, k, v, flight, scale, limits)
             for cache, flight, (q, k, v) in zip(self.caches, flights, rows, strict=True)
         ]
         return torch.cat(parts)  # (n1 + n2 + ..., heads, head_dim)
 
 
-def forward_together(
-    lms: Sequence[CachedLM], trees: Sequence[DraftTree], needs_hidden: bool = False
-) -> list[LMOutput]:
+def forward_together(lms: Sequence[CachedLM], trees: Sequence[DraftTree], needs_hidden: bool = False) -> list[LMOutput]:
     """Score every row of several trees in one forward, each tree after a sequence of its own.
 
     Args:

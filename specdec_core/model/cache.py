@@ -9,10 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+
+
+class Limits(NamedTuple):
+    """What a layer limits when it attends.
+
+    Attributes:
+        softcap: scores become softcap * tanh(scores / softcap) (Gemma 2).
+        window: a row sees only positions closer than this (sliding-window layers).
+    """
+
+    softcap: float | None = None
+    window: int | None = None
+
+
+FREE = Limits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +42,9 @@ class Path:
         fresh: (tiles * tile,) the same rows as indices among the rows of this call.
     """
 
-    rows: torch.Tensor
+    rows: Tensor
     offsets: np.ndarray
-    fresh: torch.Tensor
+    fresh: Tensor
 
 
 class Flight:
@@ -59,11 +76,11 @@ class Flight:
         self.base, self.first, self.block, self.tile = base, first, block, tile
         self.rows, self.positions = len(visible), positions
         self._visible, self._dtype, self._device = visible, dtype, device
-        self._bias: dict[tuple[Path | None, int, int | None], torch.Tensor] = {}
+        self._bias: dict[tuple[Path | None, int, int | None], Tensor] = {}
         self.is_chain = paths is not None and len(paths) == 1
         self.paths = None if paths is None else self._shared_out(paths)
 
-    def bias(self, groups: int, window: int | None) -> torch.Tensor:
+    def bias(self, groups: int, window: int | None) -> Tensor:
         """(1, 1, groups * n, keys) additive mask, 0 or -inf; made once, used by every layer."""
         key = (None, groups, window)
         if key not in self._bias:
@@ -75,7 +92,7 @@ class Flight:
             self._bias[key] = self._additive(seen[None], groups)
         return self._bias[key]
 
-    def path_bias(self, path: Path, groups: int, window: int | None) -> torch.Tensor:
+    def path_bias(self, path: Path, groups: int, window: int | None) -> Tensor:
         """(tiles, 1, groups * tile, keys): the same for the tiles of one path that is laid out behind the prefix."""
         key = (path, groups, window)
         if key not in self._bias:
@@ -101,7 +118,7 @@ class Flight:
                 shared.append(Path(at, offsets, torch.from_numpy(rows - self.first).to(self._device)))
         return shared
 
-    def _additive(self, seen: np.ndarray, groups: int) -> torch.Tensor:
+    def _additive(self, seen: np.ndarray, groups: int) -> Tensor:
         """0 where ``seen`` (tiles, n, keys) and -inf elsewhere, repeated for each query head of a key head."""
         bias = torch.zeros(seen.shape, dtype=self._dtype).masked_fill_(~torch.from_numpy(seen), -math.inf)
         bias = bias.repeat(1, groups, 1)[:, None]  # (tiles, 1, groups * n, keys)
@@ -112,8 +129,8 @@ class KVCache:
     """Keys and values of one sequence: (capacity, kv_heads, head_dim) by layer, allocated at the first write."""
 
     def __init__(self) -> None:
-        self.keys: dict[int, torch.Tensor] = {}
-        self.values: dict[int, torch.Tensor] = {}
+        self.keys: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
         self.length = 0
         self.capacity = 0
 
@@ -127,7 +144,7 @@ class KVCache:
                 buffers[layer] = old.new_zeros(self.capacity, *old.shape[1:])  # (capacity, kv_heads, head_dim)
                 buffers[layer][: len(old)] = old
 
-    def allocate(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def allocate(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Make the buffers of a layer for rows like these (n, kv_heads, head_dim), unless it has some."""
         for buffers, rows in ((self.keys, keys), (self.values, values)):
             if layer not in buffers:
@@ -144,33 +161,18 @@ class KVCache:
         self.length += len(rows)
 
     def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        flight: Flight,
-        scale: float,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> torch.Tensor:
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, flight: Flight, scale: float, limits: Limits = FREE
+    ) -> Tensor:
         """Store the keys and values of the rows of this call and let the queries attend; see `attend`."""
         self.allocate(layer, key, value)
         start, keys, values = flight.base + flight.first, self.keys[layer], self.values[layer]
         keys[start : start + len(key)] = key
         values[start : start + len(value)] = value
-        return attend(query, keys, values, flight, scale, softcap, window)
+        return attend(query, keys, values, flight, scale, limits)
 
     def attend_whole(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        slots: torch.Tensor,
-        bias: torch.Tensor,
-        scale: float,
-    ) -> torch.Tensor:
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, bias: Tensor, scale: float
+    ) -> Tensor:
         """The same over the whole capacity, for a compiler: no shape depends on how much is committed.
 
         Args:
@@ -189,15 +191,7 @@ class KVCache:
         return sum(t.numel() * t.element_size() for t in (*self.keys.values(), *self.values.values()))
 
 
-def attend(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    flight: Flight,
-    scale: float,
-    softcap: float | None = None,
-    window: int | None = None,
-) -> torch.Tensor:
+def attend(query: Tensor, keys: Tensor, values: Tensor, flight: Flight, scale: float, limits: Limits = FREE) -> Tensor:
     """Attention of the rows of this call over the cache, under the tree's mask.
 
     With ``flight.paths`` each root-to-leaf path is laid out behind the prefix as a chain of its own before its
@@ -209,13 +203,11 @@ def attend(
         query: (n, heads, head_dim); heads is a multiple of kv_heads (grouped-query attention).
         keys, values: (capacity, kv_heads, head_dim), the rows of this call already written.
         scale: multiplies the scores.
-        softcap: scores become softcap * tanh(scores / softcap) (Gemma 2).
-        window: a row sees only positions closer than this (sliding-window layers).
 
     Returns:
         (n, heads, head_dim).
     """
-    groups = query.shape[1] // keys.shape[1]
+    groups, (softcap, window) = query.shape[1] // keys.shape[1], limits
     if flight.paths is None:
         query = query[None]  # (1, n, heads, head_dim)
         return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
@@ -232,14 +224,7 @@ def attend(
     return out
 
 
-def _attend(
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    bias: torch.Tensor,
-    scale: float,
-    softcap: float | None,
-) -> torch.Tensor:
+def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float, softcap: float | None) -> Tensor:
     """(tiles * n, heads, head_dim) for queries (tiles, n, heads, head_dim) under a bias for each tile."""
     (tiles, n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
     # Query heads that share a key head become extra rows of it: keys and values are never repeated in memory.

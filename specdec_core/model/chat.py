@@ -63,9 +63,7 @@ def encode(
     if not tokenizer.chat_template:
         return list(tokenizer(_plain(messages))["input_ids"])
     # transformers 5 returns a BatchEncoding unless told otherwise; 4 returns the list.
-    ids = tokenizer.apply_chat_template(
-        messages, tokenize=True, add_generation_prompt=True, return_dict=False
-    )
+    ids = tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False)
     return list(ids)
 
 

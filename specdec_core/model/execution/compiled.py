@@ -10,12 +10,13 @@ from __future__ import annotations
 import torch
 import torch._dynamo.config
 import torch.nn.functional as F
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from ...base.errors import UnsupportedModel
 from ..cache import Flight, KVCache, rounded_up
 from . import llama
-from .protocol import Cache, Rows
+from .protocol import Cache, Rows, Scores
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _COMPILATIONS = 256
@@ -46,14 +47,8 @@ class Compiled(llama.Runner):
 
     @torch.no_grad()
     def run(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv: Cache[Rows],
-        flight: Rows,
-        keep: torch.Tensor,
-        hidden: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, ids: Tensor, positions: Tensor, kv: Cache[Rows], flight: Rows, keep: Tensor, hidden: bool = False
+    ) -> Scores:
         """See `Execution.run`.
 
         Raises:
@@ -84,17 +79,15 @@ class Compiled(llama.Runner):
 
     def _step(
         self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        slots: torch.Tensor,
-        bias: torch.Tensor,
-        keep: torch.Tensor | None,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        bias: Tensor,
+        keep: Tensor | None,
         kv: KVCache,
         hidden: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        def attend(
-            layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-        ) -> torch.Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
             return kv.attend_whole(layer, query, key, value, slots, bias, scale)
 
         return self.stack(ids, positions, keep, attend, hidden)

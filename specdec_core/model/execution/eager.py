@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ...base.errors import UnsupportedModel
 from ...core.tree import DraftTree
-from ..cache import Flight, KVCache
-from .protocol import Cache, Facts, Rows, matrix, read
+from ..cache import Flight, KVCache, Limits
+from .protocol import Cache, Facts, Rows, Scores, matrix, read
 
 NAME = "specdec"
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
@@ -32,7 +33,7 @@ _KNOWN = _READ | _OUTPUTS | _PLACES | _CACHES | {"dropout"}
 class _Call:
     """One forward in progress: its attention, which layers that served, with which windows."""
 
-    def __init__(self, attend: Callable[..., torch.Tensor]):
+    def __init__(self, attend: Callable[..., Tensor]):
         self.attend = attend
         self.layers: list[int] = []
         self.windows: list[int | None] = []
@@ -40,13 +41,13 @@ class _Call:
 
 def _attention(
     module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attention_mask: None,
     specdec_call: _Call | None = None,
     **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     if specdec_call is None:
         raise UnsupportedModel(f"{type(module).__name__} does not hand keyword arguments on to its attention function")
     unknown = sorted(name for name, value in kwargs.items() if name not in _KNOWN and value is not None)
@@ -57,7 +58,7 @@ def _attention(
     call.windows.append(window)
     query, key, value = (heads[0].transpose(0, 1).contiguous() for heads in (query, key, value))  # (n, heads, width)
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    out = call.attend(layer, query, key, value, scale, kwargs.get("softcap"), window)
+    out = call.attend(layer, query, key, value, scale, Limits(kwargs.get("softcap"), window))
     return out[None], None  # (1, n, heads, head_dim)
 
 
@@ -85,14 +86,8 @@ class Eager:
 
     @torch.no_grad()
     def run(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv: Cache[Rows],
-        flight: Rows,
-        keep: torch.Tensor,
-        hidden: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, ids: Tensor, positions: Tensor, kv: Cache[Rows], flight: Rows, keep: Tensor, hidden: bool = False
+    ) -> Scores:
         """See `Execution.run`."""
         call = _Call(lambda layer, q, k, v, *rest: kv.attend(layer, q, k, v, flight, *rest))
         with _our_attention(self.model):
@@ -117,11 +112,11 @@ class Eager:
         return out.logits[0], out.hidden_states[-1][0] if hidden else None
 
     @torch.no_grad()
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         return self.model.get_input_embeddings()(ids.to(self.facts.device))  # (n, D)
 
     @torch.no_grad()
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+    def head_rows(self, ids: Tensor) -> Tensor:
         return matrix(self.model.get_output_embeddings())[ids.to(self.facts.device)]  # (n, D)
 
 
@@ -189,7 +184,7 @@ def refuse_unlike(execution: Eager) -> None:
     kv.reserve(9)
     ids = np.arange(1, 9) * facts.vocab_size // 10
 
-    def score(tree: DraftTree) -> torch.Tensor:
+    def score(tree: DraftTree) -> Tensor:
         flight = Flight(kv.length, 0, tree.ancestors, kv.length + tree.depths, facts.dtype, facts.device)
         return read(execution, kv, tree.tokens, flight, len(tree.tokens))[0]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from ...base.errors import UnsupportedModel
@@ -49,12 +50,12 @@ class Linear:
         biases = [layer.bias for layer in layers]
         self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
 
-    def __call__(self, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+    def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         """The product; ``activation`` is "none" or "swish"."""
         y = F.linear(x, self.weight, self.bias)
         return F.silu(y) if activation == "swish" else y
 
-    def combined(self, x: torch.Tensor, other: torch.Tensor, operation: str) -> torch.Tensor:
+    def combined(self, x: Tensor, other: Tensor, operation: str) -> Tensor:
         """``operation`` ("add" or "mul") of the product and ``other``."""
         y = F.linear(x, self.weight, self.bias)
         return y + other if operation == "add" else y * other
@@ -66,14 +67,14 @@ MakeLinear = Callable[..., Linear]  # one, or several, of `torch.nn.Linear` to a
 class Norm:
     """Root-mean-square normalization over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467)."""
 
-    def __init__(self, weight: torch.Tensor, eps: float):
+    def __init__(self, weight: Tensor, eps: float):
         self.weight, self.eps = weight, eps
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
 class Layer:
@@ -93,7 +94,7 @@ class Layer:
         self.out, self.gate = linear(attention.o_proj), linear(mlp.gate_proj)
         self.up, self.down = linear(mlp.up_proj), linear(mlp.down_proj)
 
-    def __call__(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, attend: Attend) -> torch.Tensor:
+    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """x (n, D) through the layer; ``attend(query, key, value, scale)`` on (n, heads, head_dim) owns the cache."""
         rows = len(x)
         qkv = self.qkv(self.norm_in(x)).view(rows, -1, self.head_dim)  # (n, heads + 2 kv_heads, head_dim)
@@ -110,7 +111,7 @@ class Layer:
         return self.down.combined(self.up.combined(normed, self.gate(normed, "swish"), "mul"), x, "add")
 
 
-MatrixRows = Callable[[torch.Tensor], torch.Tensor]  # (n,) ids to (n, D)
+MatrixRows = Callable[[Tensor], Tensor]  # (n,) ids to (n, D)
 
 
 class Stack:
@@ -143,7 +144,7 @@ class Stack:
         self._rotary, self._like = stack.rotary_emb, stack.norm.weight  # which has the dtype and device of all
         self.cos = self.sin = torch.empty(0)
 
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+    def head_rows(self, ids: Tensor) -> Tensor:
         """(n, D) rows of the vocabulary projection.
 
         Raises:
@@ -166,12 +167,12 @@ class Stack:
 
     def __call__(
         self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        keep: torch.Tensor | None,
-        attend: Callable[..., torch.Tensor],
+        ids: Tensor,
+        positions: Tensor,
+        keep: Tensor | None,
+        attend: Callable[..., Tensor],
         hidden: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Logits (k, V) of the rows ``keep``, of all n if it is None; and final hidden states, of these or of all.
 
         Args:
@@ -216,15 +217,15 @@ class Runner:
         self.stack = Stack(model, linear, norm, release)
 
     @torch.no_grad()
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         return self.stack.embed(ids.to(self.facts.device))  # (n, D)
 
     @torch.no_grad()
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+    def head_rows(self, ids: Tensor) -> Tensor:
         return self.stack.head_rows(ids.to(self.facts.device))  # (n, D)
 
 
-def rotary_tables(rotary: torch.nn.Module, like: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+def rotary_tables(rotary: torch.nn.Module, like: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines (length, 1, head_dim) of the positions 0 ... length - 1, as `Layer` takes them.
 
     Args:

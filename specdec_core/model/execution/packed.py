@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from transformers import PreTrainedModel
 
+from ..cache import FREE
 from . import llama
-from .protocol import Cache, Rows, matrix
+from .protocol import Cache, Rows, Scores, matrix
 
 # oneDNN chooses a layout for the row count it is told; this one is good from 1 to 64 rows.
 _ROWS = 16
@@ -24,7 +26,7 @@ def unfit(model: PreTrainedModel) -> str | None:
     return no_kernels(matrix(model.get_input_embeddings())) or llama.unfit(model)
 
 
-def no_kernels(weight: torch.Tensor) -> str | None:
+def no_kernels(weight: Tensor) -> str | None:
     """Why a matrix of this type cannot be packed on this machine, or None if it can."""
     if weight.device.type != "cpu":
         return f"packing is for CPUs; the model is on {weight.device}"
@@ -44,10 +46,10 @@ class PackedLinear(llama.Linear):
         super().__init__(*layers)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), rows)
 
-    def __call__(self, x: torch.Tensor, activation: str = "none") -> torch.Tensor:
+    def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, activation, [], "")
 
-    def combined(self, x: torch.Tensor, other: torch.Tensor, operation: str) -> torch.Tensor:
+    def combined(self, x: Tensor, other: Tensor, operation: str) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, operation)
 
 
@@ -57,12 +59,12 @@ class PackedNorm(llama.Norm):
     The numbers x and -x together have mean 0 and variance mean(x^2). As exact: computed in float32, rounded once.
     """
 
-    def __init__(self, weight: torch.Tensor, eps: float):
+    def __init__(self, weight: Tensor, eps: float):
         super().__init__(weight, eps)
         self._twice = torch.stack([weight, weight])  # (2, D)
         self._signs = weight.new_tensor([[1.0], [-1.0]])
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         both = x.unsqueeze(-2) * self._signs
         return F.layer_norm(both, self._twice.shape, self._twice, None, self.eps).select(-2, 0)
 
@@ -88,20 +90,12 @@ class Packed(llama.Runner):
 
     @torch.no_grad()
     def run(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv: Cache[Rows],
-        flight: Rows,
-        keep: torch.Tensor,
-        hidden: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, ids: Tensor, positions: Tensor, kv: Cache[Rows], flight: Rows, keep: Tensor, hidden: bool = False
+    ) -> Scores:
         """See `Execution.run`."""
 
-        def attend(
-            layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-        ) -> torch.Tensor:
-            return kv.attend(layer, query, key, value, flight, scale)
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+            return kv.attend(layer, query, key, value, flight, scale, FREE)
 
         self.stack.prepare(kv.capacity)
         logits, states = self.stack(ids, positions, keep if len(keep) < len(ids) else None, attend, hidden)

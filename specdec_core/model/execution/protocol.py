@@ -7,14 +7,16 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from ..cache import Flight
+from ..cache import Flight, Limits
 
 Rows = TypeVar("Rows", contravariant=True)
+Scores = tuple[Tensor, Tensor | None]  # logits (k, V), and hidden states (n, D) where asked for
 
 
-def matrix(module: Any) -> torch.Tensor:
+def matrix(module: Any) -> Tensor:
     """(V, D) the matrix of an embedding, or of a vocabulary projection."""
     return module.weight
 
@@ -51,17 +53,8 @@ class Cache(Protocol[Rows]):
     def capacity(self) -> int: ...
 
     def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        flight: Rows,
-        scale: float,
-        softcap: float | None = None,
-        window: int | None = None,
-        /,
-    ) -> torch.Tensor: ...
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, flight: Rows, scale: float, limits: Limits, /
+    ) -> Tensor: ...
 
 
 class Execution(Protocol):
@@ -79,14 +72,8 @@ class Execution(Protocol):
         """Cache slots that a forward of this many rows writes."""
 
     def run(
-        self,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        kv: Cache[Rows],
-        flight: Rows,
-        keep: torch.Tensor,
-        hidden: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        self, ids: Tensor, positions: Tensor, kv: Cache[Rows], flight: Rows, keep: Tensor, hidden: bool = False
+    ) -> Scores:
         """One forward.
 
         Args:
@@ -99,10 +86,10 @@ class Execution(Protocol):
             logits (k, V), and hidden (n, D) or None.
         """
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """(n, D) what the model reads for the tokens ``ids`` (n,) int64."""
 
-    def head_rows(self, ids: torch.Tensor) -> torch.Tensor:
+    def head_rows(self, ids: Tensor) -> Tensor:
         """(n, D) rows of the vocabulary projection: the logits of the tokens ``ids`` are their products with a state.
 
         Raises:
@@ -112,7 +99,7 @@ class Execution(Protocol):
 
 def read(
     execution: Execution, kv: Cache[Flight], tokens: np.ndarray, flight: Flight, keep: int, hidden: bool = False
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> Scores:
     """One forward of the rows ``tokens`` (n,) in ``flight``; logits of the first ``keep`` of them."""
     device = execution.facts.device
     ids = torch.from_numpy(tokens).to(device)

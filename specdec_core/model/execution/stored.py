@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from .. import manifest
@@ -25,7 +26,7 @@ class StoredRows:
         start: byte at which the matrix begins, row by row.
         stored: its type there.
         shape: (V, D).
-        dtype: of the rows handed out, rounded as `torch.Tensor.to` rounds.
+        dtype: of the rows handed out, rounded as `Tensor.to` rounds.
 
     Example:
         >>> import tempfile
@@ -41,7 +42,7 @@ class StoredRows:
         self.shape, self.dtype = shape, dtype
         self._row_bytes = shape[1] * stored.itemsize
 
-    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+    def __call__(self, ids: Tensor) -> Tensor:
         """(n, D) rows of the ids (n,)."""
         buffer = bytearray(len(ids) * self._row_bytes)
         view = memoryview(buffer)
@@ -50,7 +51,7 @@ class StoredRows:
             self._file.readinto(view[place * self._row_bytes : (place + 1) * self._row_bytes])
         return torch.frombuffer(buffer, dtype=self._stored).view(len(ids), -1).to(self.dtype)
 
-    def equals(self, matrix: torch.Tensor) -> bool:
+    def equals(self, matrix: Tensor) -> bool:
         """Whether the file holds exactly this matrix (V, D), once rounded."""
         if tuple(matrix.shape) != self.shape:
             return False
@@ -59,7 +60,7 @@ class StoredRows:
         return all(torch.equal(self(rows), matrix[rows[0] : rows[-1] + 1]) for rows in parts)
 
 
-def find(model: PreTrainedModel, matrix: torch.Tensor) -> StoredRows | None:
+def find(model: PreTrainedModel, matrix: Tensor) -> StoredRows | None:
     """A parameter (V, D) of the model in the folder it was loaded from; None if it is not there, or differs."""
     folder = Path(model.name_or_path or "-")
     name = next((name for name, weight in model.named_parameters() if weight is matrix), None)
