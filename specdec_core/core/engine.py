@@ -233,7 +233,8 @@ def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
     if not ids:
         if lm.bos_id is None:
             raise ValueError(
-                "an empty prompt needs a beginning-of-sequence token, and this model has none; pass a token id"
+                "an empty prompt needs a beginning-of-sequence token, and this model has none; "
+                "pass at least one token id"
             )
         ids = [lm.bos_id]
     if bad := [i for i in ids if not 0 <= i < lm.vocab_size]:
