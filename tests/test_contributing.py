@@ -34,7 +34,7 @@ def bigram(monkeypatch, tmp_path):
 def test_its_examples_print_what_they_say(bigram):
     assert doctest.testmod(bigram) == (0, 1)
     page = doctest.DocTestParser().get_doctest("".join(EXAMPLES), {}, PAGE.name, str(PAGE), 0)
-    assert doctest.DocTestRunner().run(page) == (0, len(page.examples)) and len(page.examples) == 9
+    assert doctest.DocTestRunner().run(page) == (0, len(page.examples)) and len(page.examples) == 10
 
 
 def test_its_drafter_is_lossless(bigram):

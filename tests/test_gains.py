@@ -5,12 +5,13 @@ import pytest
 from handmade import answer, done, race, step
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped import SHIPPED
 
 from specdec_core import theory
 from specdec_core.core.engine import generate
 from specdec_core.core.toy import TableLM
 from specdec_core.core.trace import Steps, Trace
-from specdec_core.drafters import REGISTRY, PromptLookup, methods
+from specdec_core.drafters import PromptLookup, methods
 from specdec_core.drafters.methods import BASELINE
 from specdec_core.measure.costs import Costs
 from specdec_core.race import Question, gains, halving
@@ -182,7 +183,7 @@ def test_what_fits_is_within_the_time_and_nothing_longer_would_have_done(each, w
         assert total(n + 1, shortest) > budget * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in REGISTRY if name not in (BASELINE, "draft_model")])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in (BASELINE, "draft_model")])
 def test_variants_can_be_made_and_are_no_defaults(name):
     counted = Steps({4: 9}, {}, 18, by_depth=((8, 9), (6, 8), (4, 6)))
     made = variants(name, counted, FLAT)

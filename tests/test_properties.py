@@ -168,3 +168,14 @@ def test_a_tree_that_breaks_the_contract_is_refused_by_the_drafters_name(tree, s
     lm = TableLM(TableLM.random(4).table, max_length=9)
     with pytest.raises(DraftError, match=f"proposed by 'fixed' {says}"):
         generate(lm, [0, 3, 1], Fixed(tree), max_nodes=8)
+
+
+def test_no_tree_at_all_is_refused_in_words():
+    class Nothing(DrafterBase):
+        name = "nothing"
+
+        def propose(self, context, budget, rng):
+            return None
+
+    with pytest.raises(DraftError, match="'nothing' proposed None; expected a tree, `DraftTree.empty"):
+        generate(TableLM.random(4), [0], Nothing())

@@ -7,15 +7,15 @@ import shlex
 import pytest
 import tiny_model
 import torch
+from shipped import SHIPPED
 from transformers import GenerationConfig
 
-from specdec_core.drafters import REGISTRY
 from specdec_core.drafters.methods import BASELINE, MethodError
 from specdec_core.drafters.methods import settings as switches_settings
 from specdec_core.race import serving
 from specdec_core.race.serving import ENGINES, SGLANG, TENSORRT, TRAINED, TRANSFORMERS, VLLM, switches
 
-METHODS = list(dict.fromkeys([*REGISTRY, *TRAINED]))
+METHODS = list(dict.fromkeys([*SHIPPED, *TRAINED]))
 
 # vllm 0.33.0, vllm/config/speculative.py: SpeculativeMethod, and fields of SpeculativeConfig with their
 # bounds.

@@ -249,6 +249,8 @@ def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
 
 def _check_tree(tree: DraftTree, root: int, budget: Budget, vocab_size: int, name: str) -> None:
     problem = None
+    if not isinstance(tree, DraftTree):
+        raise DraftError(f"{name!r} proposed {tree!r}; expected a tree, `DraftTree.empty(context[-1])` for no draft")
     if tree.tokens[0] != root:
         problem = f"is rooted at token {tree.tokens[0]}, not at the last token {root}"
     elif tree.size > budget.nodes or (tree.size and tree.depths.max() > budget.depth):
