@@ -52,6 +52,25 @@ def test_notebooks_regenerate_byte_for_byte():
     assert made == set(wanted) - {sheets.SHEETS}
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_solution_is_run_with_the_sheet_that_is_being_written(fails, tmp_path, monkeypatch):
+    """Its checks print titles of the sheet; an old one is put back if a solution fails."""
+    (tmp_path / "sheets.json").write_text("{}")
+    monkeypatch.setattr(sheets, "SHEETS", tmp_path / "sheets.json")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sheets, "write", lambda path, text: path.write_text(text) if path.parent == tmp_path else None)
+
+    def run(notebook, source):
+        assert source.stem in (tmp_path / "sheets.json").read_text()
+        if fails:
+            raise sheets.SheetError("no")
+
+    monkeypatch.setattr(sheets, "_execute", run)
+    assert sheets.main([]) == 2 * fails
+    assert ((tmp_path / "sheets.json").read_text() == "{}") == fails
+
+
+
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_solutions_are_committed_executed_and_pass_their_checks(exercise):
     code = [c for c in notebook("solutions", exercise).cells if c.cell_type == "code"]

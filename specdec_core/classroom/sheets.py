@@ -22,6 +22,7 @@ import copy
 import json
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -224,23 +225,34 @@ def _execute(notebook: Any, source: Path) -> None:
     notebook.metadata = about
 
 
-def wanted(root: Path) -> dict[Path, str]:
+def wanted(root: Path, put: Callable[[Path, str], None] | None = None) -> dict[Path, str]:
     """All generated files and what should be in them. The solutions are executed.
+
+    Args:
+        put: is given the sheet before a solution is run, whose checks print what it says; the old one on failure.
 
     Raises:
         SheetError: if a source breaks the format, or a solution fails its check.
     """
     import nbformat
 
-    made, all_sheets = {}, {}
-    for source in sources(root):
-        solution, exercise, all_sheets[source.stem] = build(source)
-        _execute(solution, source)
-        for folder, notebook in (("solutions", solution), ("exercises", exercise)):
-            nbformat.validate(notebook)
-            text = nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
-            made[root / folder / f"{source.stem}.ipynb"] = text
-    made[SHEETS] = json.dumps(all_sheets, indent=1, ensure_ascii=False) + "\n"
+    built = {source: build(source) for source in sources(root)}
+    all_sheets = {source.stem: sheet for source, (_, _, sheet) in built.items()}
+    made = {SHEETS: json.dumps(all_sheets, indent=1, ensure_ascii=False) + "\n"}
+    before = SHEETS.read_text("utf-8") if SHEETS.is_file() else None
+    if put:
+        put(SHEETS, made[SHEETS])
+    try:
+        for source, (solution, exercise, _) in built.items():
+            _execute(solution, source)
+            for folder, notebook in (("solutions", solution), ("exercises", exercise)):
+                nbformat.validate(notebook)
+                text = nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+                made[root / folder / f"{source.stem}.ipynb"] = text
+    except BaseException:
+        if put and before is not None:
+            put(SHEETS, before)
+        raise
     return made
 
 
@@ -249,17 +261,23 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m specdec_core.classroom.sheets", description=about)
     parser.add_argument("--check", action="store_true", help="only say what would change")
     arguments = parser.parse_args(argv)
+    stale = []
+
+    def put(path: Path, text: str) -> None:
+        if path.is_file() and path.read_text("utf-8") == text:
+            return
+        stale.append(path)
+        if not arguments.check:
+            path.parent.mkdir(exist_ok=True)
+            write(path, text)
+        print(f"{'stale' if arguments.check else 'wrote'} {path.name}")
+
     try:
-        made = wanted(Path.cwd())
+        for path, text in wanted(Path.cwd(), None if arguments.check else put).items():
+            put(path, text)
     except SheetError as error:
         print(f"sheets: {error}", file=sys.stderr)
         return 2
-    stale = [path for path, text in made.items() if not path.is_file() or path.read_text("utf-8") != text]
-    for path in stale:
-        if not arguments.check:
-            path.parent.mkdir(exist_ok=True)
-            write(path, made[path])
-        print(f"{'stale' if arguments.check else 'wrote'} {path.name}")
     return int(arguments.check and bool(stale))
 
 
