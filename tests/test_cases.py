@@ -12,6 +12,8 @@ value is not checked twice:
     26  many requests through a bounded memory              test_ngram, test_suffix_decoding
     27  a datastore larger than memory                      test_datastore
     29  a damaged store, weight file or download            test_datastore, test_fetch
+    30  modules that are not as their class made them       test_unusual_modules: adapters, hooks, patches, heads
+    31  a comparison too lax to see a mask or a row         test_unusual_modules: test_the_comparison_sees_...
 """
 
 import copy

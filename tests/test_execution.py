@@ -20,9 +20,18 @@ CPU_PACKS = torch.backends.mkldnn.is_available()
 needs_onednn = pytest.mark.skipif(not CPU_PACKS, reason="this build of torch has no oneDNN")
 
 
-def float32(name):
+def float32(name, **changes):
     config, options = MODELS[name]
-    return randomized(hf.AutoModelForCausalLM.from_config(config(**options))).float()
+    return randomized(hf.AutoModelForCausalLM.from_config(config(**{**options, **changes}))).float()
+
+
+def wrapped(model, execution, *settings, **options):
+    """As `CachedLM`; what is compiled is only traced, because the kernels a compiler writes are torch's own matter."""
+    if execution != "compiled":
+        return CachedLM(model, execution, *settings, **options)
+    lm = CachedLM(model, "eager", *settings, **options)
+    lm.execution = Compiled(model, backend="eager")
+    return lm
 
 
 def largest_error(model, lm):
@@ -51,11 +60,9 @@ def test_packed_rows_are_plain_forwards(name):
 
 @pytest.mark.parametrize("name", STACKS)
 def test_compiled_rows_are_plain_forwards(name):
-    """Traced at padded widths; the kernels that a compiler then writes are torch's own matter."""
+    """Traced at padded widths."""
     model = float32(name)
-    lm = CachedLM(model, "compiled", prefill_chunk=4)
-    lm.execution = Compiled(model, backend="eager")
-    assert largest_error(model, lm) < 1e-5
+    assert largest_error(model, wrapped(model, "compiled", prefill_chunk=4)) < 1e-5
 
 
 RUNS = [("eager", "fast"), ("eager", "invariant"), ("compiled", "fast")]
@@ -66,9 +73,7 @@ RUNS += [pytest.param("packed", numerics, marks=needs_onednn) for numerics in ("
 def test_hidden_states_of_a_prompt_are_those_of_every_row(execution, numerics):
     """Read in chunks of four; then those of a tree. Asking for them leaves the logits as they are."""
     model = float32("llama")
-    lm = CachedLM(model, execution, numerics, prefill_chunk=4)
-    if execution == "compiled":
-        lm.execution = Compiled(model, backend="eager")
+    lm = wrapped(model, execution, numerics, prefill_chunk=4)
     ids, tree = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14], DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
     assert lm.prefill(ids) is None
     alone = lm.forward(tree)
@@ -175,7 +180,7 @@ def test_what_a_drafter_shares_outlives_the_matrices(tied, tmp_path):
     model, ids = hf.LlamaForCausalLM.from_pretrained(tmp_path), torch.tensor([0, VOCAB - 1, 7])
     rows, head = model.model.embed_tokens.weight[ids].clone(), model.lm_head.weight[ids].clone()
     for execution, release in (("eager", False), ("packed", False), ("compiled", False), ("packed", True)):
-        lm = CachedLM(model, execution, release=release)
+        lm = wrapped(model, execution, release=release)
         assert torch.equal(lm.execution.embed(ids), rows) and torch.equal(lm.execution.head_rows(ids), head)
         assert torch.equal(rows, head) == tied
     alone = randomized(hf.LlamaForCausalLM(config)).float()  # loaded from nowhere

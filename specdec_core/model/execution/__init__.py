@@ -1,12 +1,14 @@
-"""How a forward pass is executed. Every choice is exact; they differ in speed only."""
+"""How a forward pass is executed. Every choice is exact, which is compared when it is made; they differ in speed."""
 
 from __future__ import annotations
 
 from transformers import PreTrainedModel
 
+from ...base.errors import UnsupportedModel
 from . import packed
 from .compiled import Compiled
 from .eager import Eager
+from .likeness import refuse_unfit
 from .packed import Packed
 from .protocol import Execution
 
@@ -28,6 +30,7 @@ def choose(model: PreTrainedModel, execution: str = "auto", release: bool = Fals
     """
     if execution not in CHOICES:
         raise ValueError(f"execution must be one of {CHOICES}; got {execution!r}")
+    refuse_unfit(model)
     if execution == "eager":
         return Eager(model), "eager: asked for"
     if execution == "compiled":
@@ -35,5 +38,10 @@ def choose(model: PreTrainedModel, execution: str = "auto", release: bool = Fals
     reason = packed.unfit(model)
     if execution == "packed" or reason is None:
         why = "asked for" if execution == "packed" else "the fastest on this CPU"
-        return Packed(model, release), f"packed: {why}"
+        try:
+            return Packed(model, release), f"packed: {why}"
+        except UnsupportedModel as error:
+            if execution == "packed" or release:  # whose matrices are gone
+                raise
+            reason = str(error)
     return Eager(model), f"eager: cannot be packed, {reason}"

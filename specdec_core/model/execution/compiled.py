@@ -36,11 +36,11 @@ class Compiled(llama.Runner):
     name = "compiled"
 
     def __init__(self, model: PreTrainedModel, backend: str = "inductor"):
-        super().__init__(model, llama.unfit(model), llama.Linear, llama.Norm)
         # CUDA graphs need inputs at fixed addresses; the cache and the weights have them.
-        graphs = self.facts.device.type == "cuda" and backend == "inductor"
+        graphs = model.device.type == "cuda" and backend == "inductor"
         mode = "reduce-overhead" if graphs else None
         self._forward = torch.compile(self._step, backend=backend, mode=mode, dynamic=False, fullgraph=True)
+        super().__init__(model, llama.unfit(model), llama.Linear, llama.Norm)
 
     def slots(self, rows: int) -> int:
         return next((width for width in WIDTHS if width >= rows), rounded_up(rows, WIDTHS[-1]))

@@ -6,6 +6,8 @@ same. Every formula is transformers' own, with query/key/value projections as on
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,15 +15,21 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.modules import module as everywhere
 from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
 
 from ...base.errors import UnsupportedModel
 from ..hardware import give_back
 from . import stored
-from .eager import Eager
+from .likeness import Reference
+from .protocol import Execution
 
 # Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+_CAPTURING = "transformers.utils.output_capturing"  # whose hooks read and change nothing
+_PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList, torch.nn.SiLU, type(ACT2FN["silu"]))
 
 
 def unfit(model: PreTrainedModel) -> str | None:
@@ -29,6 +37,16 @@ def unfit(model: PreTrainedModel) -> str | None:
     name, config = type(model).__name__, model.config
     if name not in ARCHITECTURES:
         return f"{name} is not one of {', '.join(ARCHITECTURES)}"
+    family = name.removesuffix("ForCausalLM").lower()
+    home = f"transformers.models.{family}.modeling_{family}"
+    if type(model).__module__ != home:
+        return f"it is the {name} of {type(model).__module__}, not that of transformers"
+    for place, module in model.named_modules():
+        if not place.startswith("model.embed_tokens") and (reason := unusual(module, home)):
+            return f"{place or 'the model'} {reason}"
+    layers: Any = model.model.layers
+    if len({id(part) for layer in layers for part in layer.modules()}) < sum(len([*x.modules()]) for x in layers):
+        return "it has layers that share modules"
     if config.hidden_act != "silu":
         return f"the activation is {config.hidden_act}, not silu"
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -41,14 +59,39 @@ def unfit(model: PreTrainedModel) -> str | None:
     return None
 
 
+def unusual(module: torch.nn.Module, home: str = "") -> str | None:
+    """What lets a module do other things than its class says, or None: only then may its weights be read alone.
+
+    Adapters put modules of their own in the place of a linear map, or a hook, or another ``forward`` on one; so do
+    quantisation, offloading and parametrization.
+
+    Args:
+        home: name of the Python module whose classes are usual beside torch's plain ones.
+    """
+    kind = type(module)
+    if kind not in _PLAIN and (kind.__module__ != home or vars(sys.modules[home]).get(kind.__name__) is not kind):
+        return f"is a {kind.__name__}"
+    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    hooks += [*everywhere._global_forward_hooks.values(), *everywhere._global_forward_pre_hooks.values()]
+    if any(getattr(hook, "__module__", None) != _CAPTURING for hook in hooks):
+        return "has a hook on its forward"
+    owner: Any = next(one for one in kind.__mro__ if "forward" in vars(one))
+    if "forward" in vars(module) or inspect.unwrap(owner.forward).__module__ != owner.__module__:
+        return "has another forward than its class was written with"
+    if other := [type(part).__name__ for part in module.parameters(recurse=False) if type(part) is not Parameter]:
+        return f"holds a {other[0]}, which is not a plain matrix"
+    return None
+
+
 class Linear:
     """One or several linear maps of the same input, side by side, as one matrix."""
 
     def __init__(self, *layers: torch.nn.Linear):
         weights = [layer.weight.detach() for layer in layers]
         self.weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-        biases = [layer.bias for layer in layers]
-        self.bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+        pairs = [(layer.bias, weight.new_zeros(len(weight))) for layer, weight in zip(layers, weights, strict=True)]
+        biases = [zeros if bias is None else bias.detach() for bias, zeros in pairs]
+        self.bias = None if all(bias is None for bias, _ in pairs) else torch.cat(biases)
 
     def __call__(self, x: Tensor, activation: str = "none") -> Tensor:
         """The product; ``activation`` is "none" or "swish"."""
@@ -123,7 +166,7 @@ class Stack:
         stack: Any = model.model
         eps, embedding = model.config.rms_norm_eps, stack.embed_tokens.weight
         # The matrix, which outlives a release by another `Stack`; a distilled draft model has no matrix of its own.
-        own = isinstance(stack.embed_tokens, torch.nn.Embedding)
+        own = unusual(stack.embed_tokens) is None and stack.embed_tokens.max_norm is None
         self.embed: MatrixRows = partial(F.embedding, weight=embedding) if own else stack.embed_tokens
         self.norm = norm(stack.norm.weight, eps)
         self.layers = []
@@ -137,7 +180,7 @@ class Stack:
         if release and not self._tied:
             self._head_rows = stored.find(model, model.lm_head.weight)
             _empty(model.lm_head)
-        elif release and (rows := stored.find(model, embedding)):
+        elif release and own and (rows := stored.find(model, embedding)):
             self.embed = rows
             _empty(model.lm_head)
             _empty(stack.embed_tokens)
@@ -190,7 +233,7 @@ class Stack:
         return self.head(x[keep]), x
 
 
-class Runner:
+class Runner(Execution):
     """What the executions that run a `Stack` share: the facts about its model, its embedding and its projection.
 
     Args:
@@ -198,10 +241,8 @@ class Runner:
         linear, norm, release: as for `Stack`.
 
     Raises:
-        UnsupportedModel: with the reason; or for a model that `Eager` refuses.
+        UnsupportedModel: with the reason; for a model that `Eager` refuses, or that runs otherwise so.
     """
-
-    name: str
 
     def __init__(
         self,
@@ -213,8 +254,9 @@ class Runner:
     ):
         if reason:
             raise UnsupportedModel(f"{type(model).__name__} cannot be {self.name}: {reason}; use execution='eager'")
-        self.facts = Eager(model).facts
-        self.stack = Stack(model, linear, norm, release)
+        reference = Reference(model)  # before the stack may free the model's matrices
+        self.facts, self.stack = reference.facts, Stack(model, linear, norm, release)
+        reference.hold(self)
 
     @torch.no_grad()
     def embed(self, ids: Tensor) -> Tensor:

@@ -10,15 +10,35 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from ...base.errors import UnsupportedModel
 from ..cache import Flight, Limits
 
 Rows = TypeVar("Rows", contravariant=True)
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 Scores = tuple[Tensor, Tensor | None]  # logits (k, V), and hidden states (n, D) where asked for
 
 
 def matrix(module: Any) -> Tensor:
-    """(V, D) the matrix of an embedding, or of a vocabulary projection."""
-    return module.weight
+    """(V, D) the matrix of an embedding, or of a vocabulary projection.
+
+    Raises:
+        UnsupportedModel: if it has none that can be read.
+
+    Example:
+        >>> matrix(torch.nn.Embedding(3, 2)).shape
+        torch.Size([3, 2])
+    """
+    weight: Any = getattr(module, "weight", None)
+    if type(weight) not in (Tensor, torch.nn.Parameter) or weight.ndim != 2 or weight.is_meta:
+        found = "no weight" if weight is None else f"a {type(weight).__name__} {tuple(weight.shape)} on {weight.device}"
+        raise UnsupportedModel(
+            f"expected an embedding and a vocabulary projection that hold a matrix each; a {type(module).__name__} "
+            f"holds {found}. Quantised, low-rank and offloaded layers hold none, and release=True frees it: load the "
+            f"model whole, in float32 or bfloat16"
+        )
+    if weight.dtype not in FLOATS:
+        raise UnsupportedModel(f"expected weights of one of {FLOATS}; a {type(module).__name__} has {weight.dtype}")
+    return weight
 
 
 @dataclass(frozen=True)
