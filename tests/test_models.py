@@ -58,15 +58,28 @@ def test_the_weights_hash_sees_one_changed_bit_and_no_change_of_file(folder):
     assert manifest.weights_hash(folder) != before
 
 
-@pytest.mark.parametrize("eos, expected", [([2, 0], {0, 2}), (7, {7}), (None, {2})])
-def test_stop_ids_are_the_generation_configs_then_the_tokenizers(folder, eos, expected):
-    change(folder / "generation_config.json", eos_token_id=eos)
+@pytest.mark.parametrize("generation", [[5, 6], 7, [], None])
+@pytest.mark.parametrize("config", [[8, 9], 8, None, "not written"])
+@pytest.mark.parametrize("tokenizer", ["<|im_end|>", None])
+def test_stop_ids_are_all_that_any_file_of_the_model_names(folder, generation, config, tokenizer):
+    """Named in one alone, as a chat model tuned from a base model has them, or in several."""
+    change(folder / "generation_config.json", eos_token_id=generation)
+    change(folder / "tokenizer_config.json", eos_token=tokenizer)
+    change(folder / "config.json", eos_token_id=config)
+    if config == "not written":  # transformers then fills in the 2 of Llama's first models
+        about = json.loads((folder / "config.json").read_text())
+        del about["eos_token_id"]
+        (folder / "config.json").write_text(json.dumps(about))
+    expected = {2} if tokenizer else set()
+    for ids in (generation, config):
+        expected |= set(ids) if isinstance(ids, list) else {ids} - {None, "not written"}
     assert models.load(folder, dtype="float32", device="cpu").stop_ids == expected
 
 
 def test_a_model_without_any_stop_token(folder):
     change(folder / "generation_config.json", eos_token_id=None)
     change(folder / "tokenizer_config.json", eos_token=None)
+    change(folder / "config.json", eos_token_id=None)
     assert models.load(folder, dtype="float32", device="cpu").stop_ids == frozenset()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -21,8 +22,10 @@ TEMPLATE = (
 )
 
 
-def write_gguf(path: Path, architecture: str = "llama", seed: int = 0) -> None:
-    """Random weights in Q4_1 and float32, as the default model's file has them."""
+def write_gguf(
+    path: Path, architecture: str = "llama", seed: int = 0, more: Callable[[gguf.GGUFWriter], None] | None = None
+) -> None:
+    """Random weights in Q4_1 and float32, as the default model's file has them; ``more`` adds to them."""
     rng = np.random.default_rng(seed)
     tokens = SPECIAL + sorted(ByteLevel.alphabet()) + ["ĠĠ", "he", "Ġt", "Ġthe"]
     writer = gguf.GGUFWriter(path, architecture)
@@ -67,6 +70,8 @@ def write_gguf(path: Path, architecture: str = "llama", seed: int = 0) -> None:
         matrix(f"blk.{layer}.ffn_gate.weight", INNER, WIDTH)
         matrix(f"blk.{layer}.ffn_up.weight", INNER, WIDTH)
         matrix(f"blk.{layer}.ffn_down.weight", WIDTH, INNER)
+    if more:
+        more(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

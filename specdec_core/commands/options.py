@@ -19,7 +19,7 @@ DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 def add_model_arguments(parser: argparse.ArgumentParser, numerics: tuple[str, ...] = ("fast", "invariant")) -> None:
     """--model, --dtype, --device, --threads, --execution, --numerics."""
     group = parser.add_argument_group("model")
-    group.add_argument("--model", default="default", help="default, a folder, or a hub name (default: default)")
+    group.add_argument("--model", default="default", help="default, a folder, a GGUF file, or a hub name")
     group.add_argument("--dtype", default="auto", choices=DTYPES, help="default: what is fast and correct here")
     group.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
     group.add_argument("--threads", type=positive, help="CPU threads of torch (default: torch's choice)")

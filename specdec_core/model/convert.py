@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_core.base.errors import ModelError
+from specdec_core.model.gguf_file import read, smollm_splits
 
 WEIGHTS = "model.safetensors"
 
@@ -80,16 +81,11 @@ def convert(gguf: Path, folder: Path) -> None:
         ModelError: the file is no GGUF, or describes a model of another family.
         OSError: the folder cannot be written to.
     """
-    from gguf import GGUFReader
     from gguf.quants import dequantize
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    try:
-        reader = GGUFReader(gguf)
-        fields = {name: field.contents() for name, field in reader.fields.items()}
-    except (ValueError, IndexError, KeyError) as error:
-        raise ModelError(f"{gguf} cannot be read as a GGUF file ({error}). Fetch it again.") from error
+    reader, fields = read(gguf)
     if (family := fields.get("general.architecture")) != "llama":
         raise ModelError(f"{gguf} holds a model of family {family!r}; expected 'llama'.")
     heads = {"attn_q": fields["llama.attention.head_count"], "attn_k": fields["llama.attention.head_count_kv"]}
@@ -133,7 +129,7 @@ def _special_ids(fields: dict[str, Any]) -> dict[str, int]:
 
 def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     """A byte-level BPE in which each digit stands alone, as SmolLM's does (GGUF: `pre = smollm`)."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, Tokenizer, decoders, models
 
     kind = (fields["tokenizer.ggml.model"], fields["tokenizer.ggml.pre"])
     if kind != ("gpt2", "smollm"):
@@ -141,9 +137,7 @@ def _write_tokenizer(folder: Path, fields: dict[str, Any]) -> None:
     tokens, ids = fields["tokenizer.ggml.tokens"], _special_ids(fields)
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    tokenizer.pre_tokenizer = smollm_splits()
     tokenizer.decoder = decoders.ByteLevel()
     kinds = zip(tokens, fields["tokenizer.ggml.token_type"], strict=True)
     special = [token for token, kind in kinds if kind == _CONTROL_TOKEN]

@@ -23,7 +23,7 @@ class LoadedModel:
         model: in eval mode, needing no gradient.
         tokenizer: its vocabulary may be smaller or larger than the model's.
         name: as it was asked for.
-        path: the folder that holds its files.
+        path: the folder that holds its files, or its GGUF file.
         why: one sentence: what was chosen, and why.
         stop_ids: token ids that end an answer; may be empty.
         parameters: each counted once, as loaded: an execution may free the model's own matrices.
@@ -41,8 +41,8 @@ class LoadedModel:
 
     @property
     def label(self) -> str:
-        """The model's name for a title: its folder's, or the name by which a hub knows it."""
-        return self.path.name if self.name == "default" or str(self.path) == self.name else self.name
+        """The model's name for a title: its folder's or file's, or the name by which a hub knows it."""
+        return self.path.name if self.name == "default" or self.path.name == Path(self.name).name else self.name
 
     @property
     def stop(self) -> Stop:
@@ -59,11 +59,13 @@ class LoadedModel:
 
     @cached_property
     def weights_hash(self) -> str:
-        """The sha256 of the stored weights: see `manifest.weights_hash`.
+        """The sha256 of the stored weights: see `manifest.weights_hash`. Of a GGUF file: that of the file.
 
         Taken from the folder's record where there is one, otherwise computed at the first use
         (about a second per gigabyte).
         """
+        if self.path.is_file():
+            return manifest.file_hash(self.path)
         if (self.path / manifest.MANIFEST).is_file():
             return manifest.read(self.path)["weights_sha256"]
         return manifest.weights_hash(self.path)

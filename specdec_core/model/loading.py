@@ -1,12 +1,14 @@
 """Load a causal language model, and say what was chosen for this hardware and why.
 
-`load()` gives the default model (fetching it once, see `fetch`), `load("folder")` one of your own,
-`load("org/name")` one from a hub. No other file of this package asks transformers for weights.
+`load()` gives the default model (fetching it once, see `fetch`), `load("folder")` or `load("file.gguf")` one of your
+own, `load("org/name")` one from a hub. No other file of this package asks transformers for weights.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +16,12 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, modeling_utils
+from transformers import __version__ as transformers_version
 from transformers.utils import cached_file, logging
 
 from ..base.errors import ModelError
 from . import fetch as _fetch
-from . import manifest
+from . import gguf_file, manifest
 from .chat import Tokenizer
 from .fetch import fetch
 from .hardware import choose_device, choose_dtype, give_back, same_logits
@@ -36,8 +39,9 @@ def load(
     """Load a model and its tokenizer.
 
     Args:
-        name: "default", a folder in transformers' format, or a hub name such as "org/model". A hub name is looked for
-            in the local hub cache first, so that a model once downloaded stays the same and needs no connection.
+        name: "default", a folder in transformers' format, a GGUF file whose architecture transformers reads, or a hub
+            name such as "org/model". A hub name is looked for in the local hub cache first, so that a model once
+            downloaded stays the same and needs no connection.
         dtype: "auto", or float64, float32, bfloat16, float16 (a string or a torch dtype). "auto"
             is bfloat16 only where the hardware computes it natively.
         device: "auto", or a torch device such as "cpu" or "cuda:0". "auto" takes a CUDA device,
@@ -73,12 +77,12 @@ def load(
     return LoadedModel(
         model=model, tokenizer=tokenizer, name=str(name), path=path, dtype=what, device=where,
         why=f"{str(what).removeprefix('torch.')} ({why_what}) on {where} ({why_where}).",
-        stop_ids=_stop_ids(model, tokenizer), parameters=sum(weight.numel() for weight in model.parameters()),
+        stop_ids=_stop_ids(model, tokenizer, path), parameters=sum(weight.numel() for weight in model.parameters()),
     )
 
 
 def _resolve(name: str | Path) -> str | Path:
-    """A folder that exists, or a hub name; the default is fetched if it is not there yet."""
+    """A folder or a file that exists, or a hub name; the default is fetched if it is not there yet."""
     if name == "default":
         folder = _fetch.place(_fetch.DEFAULT)
         if not folder.exists():
@@ -86,10 +90,16 @@ def _resolve(name: str | Path) -> str | Path:
         if found := _fetch.problems(source=_fetch.DEFAULT):
             raise ModelError(_fetch.not_whole(found))
         return folder
-    if (folder := Path(name).expanduser()).is_dir():
-        if not (folder / "config.json").is_file():
-            raise ModelError(f"{folder} has no config.json; expected a model folder in transformers' format.")
+    if (folder := Path(name).expanduser()).is_file():
         return folder
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            files = sorted(folder.glob("*.gguf"))
+            hint = f" Or give one of its GGUF files, such as {files[0]}." if files else ""
+            raise ModelError(f"{folder} has no config.json; expected a model folder in transformers' format.{hint}")
+        return folder
+    if folder.suffix == ".gguf":
+        raise ModelError(f"There is no file {folder}; expected a GGUF file, a model folder, a hub name, or 'default'.")
     if isinstance(name, Path) or str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
         raise ModelError(f"There is no folder {folder}; expected a model folder, a hub name, or 'default'.")
     return str(name)
@@ -97,6 +107,13 @@ def _resolve(name: str | Path) -> str | Path:
 
 def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[PreTrainedModel, Tokenizer, Path]:
     """Model and tokenizer on the CPU, and the folder that holds their files."""
+    if isinstance(source, Path) and source.is_file():
+        # In an empty folder, for what lies beside the file belongs to other models.
+        about, options = gguf_file.check(source), {"local_files_only": True, "gguf_file": str(source.absolute())}
+        with _no_bars(), tempfile.TemporaryDirectory() as nowhere:
+            model, tokenizer = _from_pretrained(Path(nowhere), dtype, attn, **options)
+        gguf_file.complete(model, tokenizer, about)
+        return model, tokenizer, source
     if isinstance(source, Path):
         with _no_bars():
             return *_from_pretrained(source, dtype, attn, local_files_only=True), source
@@ -108,7 +125,7 @@ def _read(source: str | Path, dtype: torch.dtype, attn: str) -> tuple[PreTrained
 
 
 def _from_pretrained(
-    source: str | Path, dtype: torch.dtype, attn: str, **options: bool
+    source: str | Path, dtype: torch.dtype, attn: str, **options: Any
 ) -> tuple[PreTrainedModel, Tokenizer]:
     tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
     give_back()  # reading a tokenizer takes more than twice what it holds
@@ -124,11 +141,18 @@ def _from_pretrained(
     return model, tokenizer
 
 
-def _stop_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids that end an answer: the model's generation config knows best, then the tokenizer."""
-    config: Any = model.generation_config
-    ids = tokenizer.eos_token_id if config.eos_token_id is None else config.eos_token_id
-    return frozenset([ids] if isinstance(ids, int) else ids or ())
+def _stop_ids(model: PreTrainedModel, tokenizer: Tokenizer, path: Path) -> frozenset[int]:
+    """The ids that end an answer: of the generation config, the tokenizer, and the model's own file, all of them.
+
+    A chat model tuned from a base model often names the chat's end in one of them only. Of ``config.json`` what is
+    written counts; transformers fills in an id that is any word of another vocabulary.
+    """
+    generation: Any = model.generation_config
+    named = [tokenizer.eos_token_id, generation and generation.eos_token_id]
+    if path.is_dir():
+        written = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        named += [part.get("eos_token_id") for part in (written, written.get("text_config") or {})]
+    return frozenset(token for ids in named for token in ([ids] if isinstance(ids, int) else ids or ()))
 
 
 @contextmanager
@@ -186,6 +210,11 @@ def _explain(error: BaseException, name: str, source: str | Path) -> str:
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "OutOfMemoryError" in kinds:
         return f"{name!r} does not fit the device's memory ({first}). Try device='cpu' or a smaller model."
+    if isinstance(source, Path) and source.is_file():
+        return (
+            f"{source} cannot be loaded by transformers {transformers_version} ({type(error).__name__}: {first}). It "
+            f"reads some architectures from GGUF files only; give the model's folder in transformers' format instead."
+        )
     if isinstance(source, Path):
         if any(source.glob("*.safetensors")):
             manifest.weights_hash(source)  # names the file if one is cut short

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import ModelError
 from ..base.files import whole
+from ..model.gguf_file import read
 
 FLOATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}  # torch's name of a dtype -> GGUF's
 
@@ -20,7 +20,7 @@ def quantisation(path: Path) -> str:
     """
     from gguf import LlamaFileType
 
-    reader = _read(path)
+    reader, _ = read(path)
     field = reader.fields.get("general.file_type")
     if field is not None and field.contents() in iter(LlamaFileType):
         return LlamaFileType(field.contents()).name.removeprefix("MOSTLY_").removeprefix("ALL_")
@@ -61,7 +61,7 @@ def _rewrite(path: Path, new: Path, kind: str) -> None:
     from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter, LlamaFileType
     from gguf.quants import dequantize, quantize
 
-    reader, to = _read(path), GGMLQuantizationType[kind]
+    (reader, _), to = read(path), GGMLQuantizationType[kind]
     writer = GGUFWriter(new, reader.fields["general.architecture"].contents())
     file_type = LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"]
     writer.add_key_value("general.file_type", int(file_type), GGUFValueType.UINT32)
@@ -78,12 +78,3 @@ def _rewrite(path: Path, new: Path, kind: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def _read(path: Path) -> Any:
-    from gguf import GGUFReader
-
-    try:
-        return GGUFReader(path)
-    except (OSError, ValueError, IndexError, KeyError) as error:
-        raise ModelError(f"{path} cannot be read as a GGUF file ({error}).") from error

@@ -64,7 +64,7 @@ def module() -> ModuleType:
 
 
 def files(model: str, dtype: str, gguf: Path | None = None) -> list[Path]:
-    """What to race: the given file; for the default model the file that it was made from, and the same in our dtype.
+    """What to race: the given file, or the model's; for the default the file it was made from, and it in our dtype.
 
     Args:
         model: the model's name, as `models.load` takes it.
@@ -73,8 +73,8 @@ def files(model: str, dtype: str, gguf: Path | None = None) -> list[Path]:
     Raises:
         ModelError: another model and no file, or one that cannot be fetched or written.
     """
-    if gguf is not None:
-        return [gguf]
+    if gguf is not None or Path(model).expanduser().is_file():
+        return [gguf or Path(model).expanduser()]
     if model != "default":
         raise ModelError(f"the peer llama.cpp reads GGUF files; got {model!r}; give a GGUF file of it with --gguf.")
     found = fetch.fetch_gguf(source=fetch.DEFAULT)

@@ -198,7 +198,8 @@ def refuse_unfit(model: PreTrainedModel) -> None:
             f"{name} does not let its attention function be replaced (transformers' AttentionInterface), "
             f"which the preallocated cache needs"
         )
-    dropouts = [getattr(part, name, 0) for part in model.modules() if part.training for name in ("p", "attention_dropout")]
+    training = [part for part in model.modules() if part.training]
+    dropouts = [getattr(part, name, 0) for part in training for name in ("p", "attention_dropout")]
     for place, part in model.named_modules():  # accelerate's own hook loads what it offloads
         if any(weight.is_meta for weight in part.parameters(recurse=False)) and "_hf_hook" not in vars(part):
             raise UnsupportedModel(f"{name}: {place} is on the meta device, without numbers; load the model whole")
