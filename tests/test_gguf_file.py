@@ -62,6 +62,14 @@ def test_what_lies_beside_the_file_is_not_read(made, tmp_path):
     assert load(tmp_path / "some model", **CPU).stop_ids == {2}
 
 
+@pytest.mark.parametrize("said", [None, False, True])
+def test_a_text_begins_with_the_token_that_the_file_asks_for(said, tmp_path):
+    tiny_gguf.write_gguf(tmp_path / "x.gguf", more=lambda writer: said is None or writer.add_add_bos_token(said))
+    tokenizer = load(tmp_path / "x.gguf", **CPU).tokenizer
+    expected = ([1] if said else []) + tokenizer("the", add_special_tokens=False).input_ids
+    assert tokenizer("the").input_ids == expected
+
+
 def test_all_ends_of_the_file_end_an_answer(tmp_path):
     def more(writer):
         writer.add_eot_token_id(7)
@@ -130,6 +138,10 @@ BROKEN = {
     "one part of two": (
         lambda path: tiny_gguf.write_gguf(path, more=lambda writer: writer.add_uint16("split.count", 2)),
         "one of 2 parts; join them with",
+    ),
+    "an end beyond its words": (
+        lambda path: tiny_gguf.write_gguf(path, more=lambda writer: writer.add_eot_token_id(999)),
+        "names {'eot_token': 999} of 263 tokens",
     ),
     "tables of positions": (lambda path: tiny_gguf.write_gguf(path, more=long_rope), "rope_factors_long.weight"),
     "another architecture": (

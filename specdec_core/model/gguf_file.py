@@ -10,7 +10,9 @@ from ..base.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_ENDS = ("eos", "eot", "eom")  # of a text, of a turn, of a message: all of them end an answer
+# The file's names of special tokens by transformers'. The last two end a turn and a message, and so an answer.
+_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_SPECIAL |= {"eot_token": "eot", "eom_token": "eom"}
 
 
 def read(path: Path) -> tuple[Any, dict[str, Any]]:
@@ -52,7 +54,7 @@ def check(path: Path) -> dict[str, Any]:
     family = fields.get("general.architecture")
     if not family or not reader.tensors:
         raise ModelError(f"{path} holds {len(reader.tensors)} tensors of architecture {family!r}; expected a model.")
-    if not fields.get("tokenizer.ggml.tokens"):
+    if not (tokens := fields.get("tokenizer.ggml.tokens")):
         raise ModelError(f"{path} holds no tokenizer (tokenizer.ggml.tokens); expected a model that writes text.")
     if longer := [tensor.name for tensor in reader.tensors if tensor.name.startswith("rope_factors")]:
         raise ModelError(
@@ -60,15 +62,22 @@ def check(path: Path) -> dict[str, Any]:
             f"give the model's folder in transformers' format instead."
         )
     turns = [tensor.data.copy() for tensor in reader.tensors if tensor.name == "rope_freqs.weight"]
-    ends = [fields[key] for end in _ENDS if (key := f"tokenizer.ggml.{end}_token_id") in fields]
-    return {"pre": fields.get("tokenizer.ggml.pre"), "rope_freqs": turns, "ends": ends, "path": path}
+    ids = {name: fields.get(f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
+    if beyond := {name: token for name, token in ids.items() if token is not None and token >= len(tokens)}:
+        raise ModelError(f"{path} names {beyond} of {len(tokens)} tokens; it is damaged. Fetch it again.")
+    special = {name: None if token is None else tokens[token] for name, token in ids.items()}
+    about = {"path": path, "pre": fields.get("tokenizer.ggml.pre"), "rope_freqs": turns, "ids": ids, "special": special}
+    if fields.get("tokenizer.ggml.model") == "gpt2":  # as llama.cpp reads a file that does not say it
+        about["add_bos"] = bool(fields.get("tokenizer.ggml.add_bos_token", about["pre"] == "llama-bpe"))
+    return about
 
 
 def complete(model: PreTrainedModel, tokenizer: Any, about: dict[str, Any]) -> None:
     """Give a model that transformers read from a file what it leaves out.
 
     Llama 3.1 and later write the divisors of their rotary frequencies as a tensor, chat models the end of a turn
-    beside that of a text, and SmolLM's tokenizer lets each digit stand alone.
+    beside that of a text, and SmolLM's tokenizer lets each digit stand alone. Special tokens are set again, because
+    some versions of transformers take others than the file's.
 
     Raises:
         ModelError: the model has no frequencies to divide.
@@ -84,9 +93,14 @@ def complete(model: PreTrainedModel, tokenizer: Any, about: dict[str, Any]) -> N
             table.div_(divisors)
     if about["pre"] == "smollm":
         tokenizer.backend_tokenizer.pre_tokenizer = smollm_splits()
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        setattr(tokenizer, name, about["special"][name])
+    if "add_bos" in about:
+        tokenizer.add_bos_token = about["add_bos"]
     generation: Any = model.generation_config
-    named = generation.eos_token_id
-    generation.eos_token_id = [*about["ends"], *([named] if isinstance(named, int) else named or ())]
+    named = [generation.eos_token_id, *(about["ids"][f"{end}_token"] for end in ("eos", "eot", "eom"))]
+    ends = {token for ids in named for token in (ids if isinstance(ids, list) else [ids])} - {None}
+    generation.eos_token_id = sorted(ends) or None
     model.name_or_path = tokenizer.name_or_path = str(about["path"])
 
 
