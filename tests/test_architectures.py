@@ -1,5 +1,9 @@
 """`CachedLM` on the architectures of transformers: every row of a tree as a plain forward has it, or a refusal."""
 
+import re
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +13,13 @@ from tiny_models import LLAMA, MODELS, VOCAB, WINDOW, plain_logits, randomized, 
 
 from specdec_core.base.errors import UnsupportedModel
 from specdec_core.core.engine import generate
+from specdec_core.core.toy import TableLM
 from specdec_core.core.tree import DraftTree
 from specdec_core.model.invariance import Shape
 from specdec_core.model.lm import CachedLM
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import architectures
 
 # transformers rounds the attention weights of Gemma 2 to float32 on the way; the others stay in float64.
 TOLERANCE = {name: 1e-4 if name == "gemma2" else 1e-10 for name in MODELS}
@@ -190,3 +198,35 @@ def test_case_06_a_model_that_cannot_be_rewound_or_read_is_refused_by_name(name)
     build, reason = REFUSED[name]
     with pytest.raises(UnsupportedModel, match=f"^{name}.*{reason}"):
         CachedLM(build())
+
+
+# Of the model types that benchmarks/architectures.py goes through, those that taught something.
+JUDGED = {
+    "llama": ("right", "packed|eager"), "persimmon": ("right", "eager"), "starcoder2": ("right", "eager"),
+    "cohere2": ("right", "eager"), "exaone4": ("right", "eager"), "opt": ("right", "eager"),
+    "olmoe": ("right", "eager"), "granite": ("right", "eager"), "modernbert-decoder": ("right", "eager"),
+    "gemma3n_text": ("right", "eager"), "nanochat": ("right", "eager"), "got_ocr2": ("right", "eager"),
+    "doge": ("refused", "adds a mask of its own"), "gpt_oss": ("refused", "s_aux"),
+    "diffllama": ("refused", "should once|AttentionInterface"), "xmod": ("refused", "differ by|AttentionInterface"),
+    "nemotron": ("refused", "hand keyword arguments on|AttentionInterface"),
+    "stablelm": ("refused", "AttentionInterface"), "deepseek_v4": ("refused", "cannot be rewound"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_class_with_large_random_weights_gives_its_own_text_or_is_refused(name):
+    if name not in architectures.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        pytest.skip(f"{hf.__version__} of transformers has no {name}")
+    verdict, reason = JUDGED[name]
+    found, said = architectures.judge(name)
+    assert found == verdict and re.search(reason, said), said
+
+
+def test_a_wrong_text_would_be_called_wrong(monkeypatch):
+    """And so would be a crash: with a mask that hides nothing, and with attention that raises."""
+    monkeypatch.setattr(architectures, "CachedLM", lambda model: TableLM.random(VOCAB, seed=1))
+    monkeypatch.setattr(TableLM, "execution", architectures.argparse.Namespace(name="table"), raising=False)
+    assert architectures.judge("llama")[0] == "WRONG"
+    monkeypatch.setattr(architectures, "CachedLM", lambda model: model.nothing)
+    assert architectures.judge("llama")[0] == "CRASHED"

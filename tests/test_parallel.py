@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_free import FullContextLM, tiny_llama
 
-from specdec_core.base.errors import DraftError, SpecdecError
+from specdec_core.base.errors import DraftError, SpecdecError, UnsupportedModel
 from specdec_core.core.contract import Budget
 from specdec_core.core.engine import generate
 from specdec_core.core.rng import Rng
@@ -119,6 +119,19 @@ def everything(group):
     odd = dist.get_rank(group) % 2
     results["other prompt"] = refusal("logits", [1, 2 + odd, 3], Sampling())
     results["sampling"] = refusal("argmax", PROMPT, WARM)
+
+    def other(lm):
+        try:
+            generate(ShardedLM(lm, group, "argmax"), [1, 2], max_new_tokens=2)
+        except SpecdecError as error:
+            return type(error), str(error)
+
+    last = dist.get_rank(group) == dist.get_world_size(group) - 1
+    results["other weights"] = other(TableLM.random(5, seed=4 + last))
+    results["other vocabulary"] = other(TableLM.random(5 + last, seed=4))
+    results["other dtype"] = other(tiny_llama() if last else TableLM(np.zeros((11, 11), "float16")))
+    results["a little off"] = other(TableLM(TableLM.random(5, seed=4).table * (1.01 if last else 1.0)))
+    results["rounding"] = other(TableLM(TableLM.random(5, seed=4).table * (1 + 1e-9 * last)))
     return results
 
 
@@ -187,6 +200,16 @@ def test_refusals(gathered):
         else:
             kind, text = results["other prompt"]
             assert kind is DraftError and "same prompt, seed, drafter" in text
+
+
+@pytest.mark.parametrize("name", ["other weights", "other vocabulary", "other dtype", "a little off", "rounding"])
+def test_ranks_that_hold_other_models_are_all_told_so(gathered, name):
+    for results in gathered:
+        if len(gathered) == 1 or name == "rounding":
+            assert results[name] is None
+        else:
+            kind, text = results[name]
+            assert kind is UnsupportedModel and "ranks compute different logits after the same text" in text
 
 
 def test_refuses_another_exchange(single):

@@ -26,10 +26,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ..base.errors import DraftError
+from ..base.errors import DraftError, UnsupportedModel
 from ..core.contract import Choices, LanguageModel, LMOutput
 from ..core.tree import DraftTree
 
+# Relative to the logits: what rounding explains where ranks run other kernels.
+_ROUNDING = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 0.05, torch.bfloat16: 0.1}
 _NO_HIDDEN = "hidden states are not exchanged between ranks; run this drafter on one rank"
 
 
@@ -71,6 +73,7 @@ class ShardedLM:
 
     Raises:
         ValueError: for another ``exchange``.
+        UnsupportedModel: in the first `forward` of a generation, on all ranks, if they do not hold the same model.
         DraftError: in `forward`, on all ranks, if they do not run the same generation; there and in `prefill` if
             hidden states are asked for, which are not exchanged.
     """
@@ -83,6 +86,7 @@ class ShardedLM:
         self.vocab_size, self.max_length, self.bos_id = lm.vocab_size, lm.max_length, lm.bos_id
         self._missing: list[int] = []  # committed tokens whose keys and values this rank lacks
         self._context = 0  # checksum of the committed tokens
+        self._agreed = False  # whether the ranks have compared their first rows
 
     @property
     def length(self) -> int:
@@ -91,7 +95,7 @@ class ShardedLM:
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> None:
         if needs_hidden:
             raise DraftError(_NO_HIDDEN)
-        self._missing, self._context = [], _checksum(0, np.asarray(ids, np.int64))
+        self._missing, self._context, self._agreed = [], _checksum(0, np.asarray(ids, np.int64)), False
         self.lm.prefill(ids, reserve)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
@@ -108,6 +112,8 @@ class ShardedLM:
         )
         logits = self.lm.forward(share).logits[late:]
         assert isinstance(logits, torch.Tensor), "the ranks of a group do not share out what is shared out already"
+        if not self._agreed:
+            self._agree(logits[0])
         # A row that several ranks computed is taken from the first, so that all go on with the same bits.
         owner = np.full(len(tree.tokens), self.ranks)
         for rank in reversed(range(self.ranks)):
@@ -125,6 +131,26 @@ class ShardedLM:
         self._missing = tokens[len(here) :].tolist()
         self._context = _checksum(self._context, tokens)
 
+    def _agree(self, row: torch.Tensor) -> None:
+        """Compare what every rank computed for the root (V,): its length, and three sums of it under random signs."""
+        values = torch.where(row.isfinite(), row, 0.0).double().cpu()
+        signs = torch.randint(0, 2, (3, len(row)), generator=torch.Generator().manual_seed(0)).double() * 2 - 1
+        about = [len(row), row.element_size(), float(values.norm()), *(signs @ values).tolist()]
+        mine = torch.tensor(about, dtype=torch.float64, device=self._meeting(row))
+        everyones = [torch.empty_like(mine) for _ in range(self.ranks)]
+        dist.all_gather(everyones, mine, group=self.group)
+        first, apart = everyones[0], torch.stack(everyones) - everyones[0]  # (6,), (ranks, 6)
+        if (apart[:, :2] != 0).any() or not (apart.abs() <= _ROUNDING[row.dtype] * first[2]).all():
+            raise UnsupportedModel(
+                f"the {self.ranks} ranks compute different logits after the same text; "
+                f"load the same model, in the same dtype, on all of them"
+            )
+        self._agreed = True
+
+    def _meeting(self, own: torch.Tensor) -> torch.device:
+        """Where the group exchanges tensors."""
+        return own.device if dist.get_backend(self.group) == "nccl" else torch.device("cpu")
+
     def _gather(self, own: torch.Tensor, owner: np.ndarray) -> torch.Tensor:
         """Rows of all ranks put in the order of the tree; ``owner[i]`` is the rank that sends row i."""
         counts = np.bincount(owner, minlength=self.ranks)
@@ -132,7 +158,7 @@ class ShardedLM:
         mark = torch.tensor([_checksum(self._context, self._tree.tokens, self._tree.parents)])
         padded = own.new_zeros(int(counts.max()), *own.shape[1:])
         padded[: len(own)] = own
-        device = own.device if dist.get_backend(self.group) == "nccl" else torch.device("cpu")
+        device = self._meeting(own)
         sent = torch.cat([mark.view(torch.uint8).to(device), padded.view(-1).view(torch.uint8).to(device)])
         received = [torch.empty_like(sent) for _ in range(self.ranks)]
         dist.all_gather(received, sent, group=self.group)
