@@ -14,13 +14,14 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # without it Jupyter r
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 CHAPTERS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts= -n 2 --dist loadfile --nbval-lax chapters
 
-.PHONY: help env model book html test browser lab clean
+.PHONY: help env model book html test browser nbgrader lab clean
 
 help:
 	@echo "make book     execute every chapter, write figures/"
 	@echo "make html     the executed chapters as static pages, in site/"
 	@echo "make test     run tests, doctests and chapters"
 	@echo "make browser  run every chapter in JupyterLab in a headless Chromium"
+	@echo "make nbgrader grade a class with nbgrader and with specdec grade, and compare"
 	@echo "make lab      open the book in JupyterLab"
 	@echo "make model    fetch the default model          (the targets above do it)"
 	@echo "make env      build the environment in .venv   (the targets above do it)"
@@ -48,6 +49,11 @@ browser: model
 	@$(BIN)/python -c "import playwright" 2>/dev/null || \
 	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
 	$(BIN)/python -m pytest --confcutdir tests/browser tests/browser $(PYTEST_ARGS)
+
+nbgrader: env
+	@$(BIN)/python -c "import nbgrader" 2>/dev/null || \
+	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[nbgrader]"
+	$(BIN)/python -m pytest --confcutdir tests/course tests/course $(PYTEST_ARGS)
 
 lab: model
 	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/chapters/00_start_here.ipynb

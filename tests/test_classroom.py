@@ -11,7 +11,7 @@ from classroom_files import ROOT, answer_id, cell, notebook
 
 from specdec_core.base.errors import SpecdecError
 from specdec_core.book import contents as book
-from specdec_core.classroom import CheckFailed, check, sheets
+from specdec_core.classroom import CheckFailed, alone, check, sheets
 from specdec_core.classroom.examiner import VISIBLE_SEED, examine, here, law_of
 from specdec_core.classroom.questions import everything, find
 
@@ -70,7 +70,6 @@ def test_a_solution_is_run_with_the_sheet_that_is_being_written(fails, tmp_path,
     assert ((tmp_path / "sheets.json").read_text() == "{}") == fails
 
 
-
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_solutions_are_committed_executed_and_pass_their_checks(exercise):
     code = [c for c in notebook("solutions", exercise).cells if c.cell_type == "code"]
@@ -123,14 +122,17 @@ def test_exercises_are_the_solutions_but_for_the_answers(exercise):
         assert a.metadata == b.metadata
         assert max(map(len, a.source.splitlines())) < 400
     grade_ids = [c.metadata.nbgrader.grade_id for c in bare.cells if "nbgrader" in c.metadata]
-    assert len(set(grade_ids)) == len(grade_ids) == 2 * len(sheets.sheets()[exercise]["questions"])
+    assert len(set(grade_ids)) == len(grade_ids) == len(sheets.sheets()[exercise]["questions"])
     for c in bare.cells:
+        assert ("nbgrader" in c.metadata) == c.id.endswith("-check")
         if "nbgrader" in c.metadata:
             mark = c.metadata.nbgrader
             assert re.fullmatch(r"[a-zA-Z0-9_\-]*", mark.grade_id) and mark.schema_version == 3
-            assert (mark.grade, mark.solution, mark.locked) == ((True, False, True) if c.id.endswith("-check") else
-                                                                (False, True, False))  # fmt: skip
-            assert ("points" in mark) == mark.grade
+            assert (mark.grade, mark.solution, mark.locked) == (True, False, True) and mark.points >= 1
+            assert c.source.startswith("from specdec_core.classroom import check\n")  # whatever an answer calls `check`
+        if c.id.endswith("-answer"):
+            assert alone.marked(c.source) == f"{c.id[2:4]}.{c.id[5]}"
+    assert sheets.RULE in bare.cells[0].source
 
 
 @pytest.mark.parametrize("question", ABOUT)

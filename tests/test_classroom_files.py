@@ -1,5 +1,6 @@
 """What comes in as a submission: broken files have a named outcome, odd ones are read, and answers are lifted by id."""
 
+import copy
 import json
 import os
 import subprocess
@@ -9,13 +10,16 @@ import nbformat
 import pytest
 from classroom_answers import WRONG
 from classroom_files import ROOT, answer_id, cell, notebook, submit
+from nbclient import NotebookClient
 
+from specdec_core.book.build import how_to_run
 from specdec_core.classroom import lift as lifting
 from specdec_core.classroom import sheets
-from specdec_core.classroom.folder import find_notebooks, grade_all
-from specdec_core.classroom.grader import GRADED, GradeError, Limits, grade
+from specdec_core.classroom.alone import mark
+from specdec_core.classroom.folder import find_notebooks
+from specdec_core.classroom.grader import GRADED, GradeError, grade
+from specdec_core.classroom.handin import collect
 from specdec_core.classroom.lift import lift, notebook_of
-from specdec_core.classroom.reports import as_csv, as_html, as_json, feedback
 from specdec_core.commands import cli
 
 EX = "ex01_rejection_sampling"
@@ -71,9 +75,9 @@ def test_a_file_that_is_not_there_or_too_large_is_named(tmp_path):
 def test_a_pipe_or_a_folder_by_the_name_of_a_notebook_is_named(tmp_path):
     os.mkfifo(tmp_path / "pipe.ipynb")
     (tmp_path / "folder.ipynb").mkdir()
-    assert {p.name: lift(p).outcome for p in find_notebooks(tmp_path)} == dict.fromkeys(
-        ["folder.ipynb", "pipe.ipynb"], lifting.NOT_READ
-    )
+    papers = {paper.key: paper.refused for paper in collect(tmp_path, tmp_path).papers}
+    assert papers == {"folder.ipynb": "an empty folder", "pipe.ipynb": "not a file"}
+    assert lift(tmp_path / "pipe.ipynb").outcome == lift(tmp_path / "folder.ipynb").outcome == lifting.NOT_READ
 
 
 @pytest.mark.parametrize(
@@ -126,14 +130,28 @@ def strip(content, ids=True, metadata=False, exercise=False):
         content["metadata"].pop("specdec")
 
 
-def test_answers_are_found_without_ids_by_what_nbgrader_keeps(tmp_path):
-    found = outcome(tmp_path / "x.ipynb", edited(lambda content: strip(content, exercise=True)))
-    assert found.exercise == EX and len(found.answers) == 6
-    assert "01.1: the cell had lost its id and was found by its metadata" in found.notes
+def test_answers_are_found_without_ids_by_metadata_or_by_their_first_line(tmp_path):
+    def kept_by_colab(content):
+        for item in content["cells"]:
+            item["metadata"] = {"id": item["id"]}
+        strip(content, exercise=True)
+
+    for change, by in (
+        (kept_by_colab, "metadata"),
+        (lambda content: strip(content, metadata=True, exercise=True), "first line"),
+    ):
+        found = outcome(tmp_path / "x.ipynb", edited(change))
+        assert found.exercise == EX and len(found.answers) == 6
+        assert f"01.1: the cell had lost its id and was found by its {by}" in found.notes
 
 
-def test_without_ids_and_metadata_there_is_nothing_to_lift_and_it_says_so(tmp_path):
-    found = outcome(tmp_path / "ex01_me.ipynb", edited(lambda content: strip(content, metadata=True, exercise=True)))
+def test_without_ids_metadata_and_first_lines_there_is_nothing_to_lift_and_it_says_so(tmp_path):
+    def bare(content):
+        strip(content, metadata=True, exercise=True)
+        for item in content["cells"]:
+            item["source"] = [line for line in item["source"] if not line.startswith("# Answer")]
+
+    found = outcome(tmp_path / "ex01_me.ipynb", edited(bare))
     assert (found.exercise, found.outcome) == (EX, lifting.NO_ANSWERS)
 
 
@@ -159,18 +177,106 @@ def test_deleted_duplicate_retyped_and_copied_answers(tmp_path):
     assert set(found.answers) == {"01.4", "01.5", "01.6"} and "rng" in found.answers["01.4"]
     assert "01.5: its check cell is gone; ours was run" in found.notes
     assert "01.6: its check cell was edited; ours was run" in found.notes
+    assert "01.4: another cell says" not in str(found.notes)  # it says nothing of the kind
+
+
+def test_a_second_cell_that_says_it_is_the_answer_is_named(tmp_path):
+    def change(cells, places):
+        cells.append({**places["ex01-4-answer"], "id": "fresh", "source": "# Answer 01.4: mine\none_round = None"})
+
+    found = outcome(tmp_path / "submission.ipynb", with_cells(change))
+    assert len(found.answers) == 6 and "01.4: another cell says that it is the answer" in found.notes[0]
 
 
 def test_what_is_run_is_ours_but_for_the_answers(tmp_path):
     path = submit(tmp_path, EX, {"01.1": "# NBVAL_SKIP\n  #nbval_skip\n## NBVAL_RAISES_EXCEPTION\naccept = max"})
     lifted = notebook_of(EX, lift(path).answers)
     sources = {item["id"]: item["source"] for item in lifted["cells"]}
-    assert sources["ex01-1-answer"] == "  #nbval_skip\naccept = max"
-    assert sources["ex01-1-check"] == 'check("01.1", accept)'
+    assert sources["ex01-1-answer"] == f"{mark('01.1')}\n  #nbval_skip\naccept = max"
+    assert sources["ex01-1-check"] == 'from specdec_core.classroom import check\ncheck("01.1", accept)'
     assert "tags" not in json.dumps(lifted)
     missing = notebook_of(EX, {})
     assert "not answered yet" in missing["cells"][1]["source"]
     nbformat.validate(nbformat.from_dict(lifted))
+
+
+# Home and grading
+
+HELPED = "def accept(p_x, q_x):\n    return least(1.0, p_x / q_x)"
+TORCH = "def residual(p, q):\n    r = torch.relu(torch.tensor(p - q))\n    return r / r.sum() if r.sum() > 0 else p"
+RATE = "acceptance_rate = lambda p, q: np.minimum(p, q).sum()"
+AT_HOME = [  # answers, and which of them pass; in "outside" stands what a cell of the student's own has
+    (
+        "",
+        {
+            "01.1": HELPED,
+            "01.2": TORCH,
+            "01.3": "!pip install -q numpy\n" + RATE,
+            "01.4": "from specdec_core.core.rules import residual\none_round = max",
+            "01.6": None,
+        },
+        ["01.5"],
+    ),
+    (
+        "least = min\nimport torch\nnp = None",
+        {
+            "01.1": HELPED,
+            "01.2": TORCH,
+            "01.3": RATE,
+            "01.4": "import importlib\nrules = importlib.import_module('specdec_core.core.rules')\none_round = max",
+            "01.5": "%timeit 1\nblock = max",
+            "01.6": "decode = lambda *a: residual(*a)",
+        },
+        ["01.3"],
+    ),
+    (
+        "",
+        {
+            "01.1": "least = min\n" + HELPED,
+            "01.2": "import torch\n" + TORCH,
+            "01.3": "class Rate:\n    def __call__(self, p, q):\n        return np.minimum(p, q).sum()\n"
+            "acceptance_rate = Rate()",
+            "01.4": "one_round = one_round",
+            "01.5": "import missing_package\nblock = max",
+            "01.6": "decode = __import__('specdec_core.core.rules')",
+        },
+        ["01.1", "01.2", "01.3"],
+    ),
+]
+
+
+@posix
+@pytest.mark.parametrize(("outside", "answers", "right"), AT_HOME)
+def test_what_passes_at_home_passes_at_grading_and_the_reverse(tmp_path, outside, answers, right):
+    """Helpers and imports elsewhere, instructions to the notebook, the package's own functions, all that is allowed."""
+    start = notebook("exercises", EX)
+    given = {question: source for question, source in answers.items() if source is not None}
+    path = submit(tmp_path, EX, {question: f"{mark(question)}\n{source}" for question, source in given.items()})
+    made = nbformat.read(path, 4)
+    made.cells.insert(2, nbformat.v4.new_code_cell(outside))
+    for question in set(answers) - set(given):
+        cell(made, answer_id(question)).source = cell(start, answer_id(question)).source
+    nbformat.write(made, path)
+    run = NotebookClient(copy.deepcopy(made), allow_errors=True, **how_to_run(ROOT / "exercises" / "x.py")).execute()
+    home = {}
+    for item in run.cells:
+        if item.id.endswith("-check"):
+            home[f"01.{item.id[5]}"] = any(": right." in out.get("text", "") for out in item.outputs)
+    graded = grade(path)
+    assert {question for question, passed in home.items() if passed} == set(right)
+    assert {question for question, entry in graded.questions.items() if entry["points"]} == set(right)
+    for entry in graded.questions.values():
+        if "NameError" in entry["message"]:
+            assert "its imports and helpers go into its own cell" in entry["message"]
+
+
+def test_an_answer_that_was_never_run_is_asked_for(tmp_path):
+    made = notebook("solutions", EX)
+    item = cell(made, answer_id("01.1"))
+    item.source = item.source.partition("\n")[2]  # without its first line
+    run = NotebookClient(made, allow_errors=True, **how_to_run(ROOT / "exercises" / "x.py")).execute()
+    (error,) = (out for item in run.cells for out in item.get("outputs", ()) if out.output_type == "error")
+    assert "no cell that begins with '# Answer 01.1' has been run" in error.evalue
 
 
 # Graded
@@ -220,41 +326,10 @@ def test_wrong_answers_lose_their_question_and_no_other(tmp_path, exercise):
             assert wrong[question][1] in entry["message"]
 
 
-# The command
-
-
-@posix
-def test_a_folder_is_graded_reported_and_written(tmp_path, capsys):
-    folder = tmp_path / "submissions"
-    folder.mkdir()
-    submit(folder, EX, {"01.1": "accept = '<script>alert(1)</script>'"}, name="=ada")
-    (folder / "broken.ipynb").write_text("{", encoding="utf-8")
-    out = tmp_path / "new" / "scores.csv"
-    assert cli.main(["grade", str(folder), "--out", str(out), "--report", "html", "--jobs", "1", "--seed", "5"]) == 1
-    rows = out.read_text(encoding="utf-8").splitlines()
-    assert rows[0] == "file,exercise,outcome,points,of,percent,01.1,01.2,01.3,01.4,01.5,01.6,notes"
-    assert rows[1].startswith(f"'=ada.ipynb,{EX},graded,11,12,91.7,0,2,1,3,3,2")
-    assert rows[2] == "broken.ipynb,,not JSON,0,0,,,,,,,,is it whole?"
-    page = out.with_suffix(".html").read_text(encoding="utf-8")
-    assert "<script>" not in page and "not JSON" in page and "01.1" in page
-    said = capsys.readouterr().out
-    assert "2 submissions in" in said and "MB for one" in said
-    assert not list(out.parent.glob(".*"))  # no journal is left
-
-
-def test_reports_agree_and_escape(tmp_path):
-    result = grade_all(outcome(tmp_path / "x.ipynb", "{").path, Limits(), 1)[0]
-    result.questions = {"01.1": {"points": 0, "of": 1, "state": "wrong", "message": "<b>&"}}
-    assert "<b>" not in as_html([result], "<i>") and "&lt;b&gt;&amp;" in as_html([result], "")
-    assert json.loads(as_json([result], {"jobs": 1}))["results"][0]["outcome"] == lifting.NOT_JSON
-    assert "0/1  <b>&" in feedback(result)
-    assert as_csv([result]).count("\n") == 2
-
-
 def test_what_cannot_be_graded_is_refused_before_it_begins(tmp_path, capsys):
     with pytest.raises(GradeError, match="does not exist"):
         find_notebooks(tmp_path / "nothing")
-    with pytest.raises(GradeError, match="no .ipynb file"):
+    with pytest.raises(GradeError, match="no notebook"):
         find_notebooks(tmp_path)
     assert cli.main(["grade", str(ROOT / "exercises"), "--out", str(tmp_path / "scores.xlsx")]) == 2
     assert "ends in .csv or .json" in capsys.readouterr().err

@@ -15,10 +15,12 @@ import numpy as np
 
 from ..core.rng import _Branching, enumerate_law
 from . import messenger, reading
+from .alone import OWN_CELL
 from .question import Fail, Question, Slip
 from .reading import Misread, same, show
 from .wire import Handle, Other, decode, encode
 
+UNANSWERED = "not answered yet."
 _LEARNT = "right for the inputs that the notebook's own check uses, wrong for others: "
 VISIBLE_SEED = 0  # what a student's own check uses; grading adds one that nobody knew
 
@@ -55,8 +57,9 @@ class Exam:
         if "raise" in reply:
             name, text = (str(part) for part in reply["raise"])
             if name == "NotImplementedError":
-                raise Fail("not answered yet.")
-            raise Fail(f"{call} raised {name}{': ' + text if text else ''}.")
+                raise Fail(UNANSWERED)
+            rule = f"; {OWN_CELL}" if name == "NameError" else ""
+            raise Fail(f"{call} raised {name}{': ' + text if text else ''}{rule}.")
         if changed := [question.arguments[int(i)] for i in reply["changed"]]:
             raise Fail(f"it changes its argument {changed[0]} in place; work on a copy.")
         value = decode(reply["return"])
@@ -163,8 +166,9 @@ def _diagnosis(question: Question, cases: list, got: list, wanted: list, wrong: 
     for slip in (*question.slips, *_common(question)):
         if _agrees(slip, cases, got, wanted):
             return slip.message
-    at = wrong[0]
-    return (_LEARNT if at >= first else "") + _example(question, cases[at], got[at], wanted[at])
+    learnt = wrong[0] >= first
+    at = min(wrong, key=lambda i: len(repr(wanted[i])))  # the smallest one is the easiest to read
+    return (_LEARNT if learnt else "") + _example(question, cases[at], got[at], wanted[at])
 
 
 def _agrees(slip: Slip, cases: list, got: list, wanted: list) -> bool:
@@ -201,14 +205,37 @@ def _zeros(like: Any) -> Any:
 
 
 def _example(question: Question, case: tuple, got: Any, wanted: Any) -> str:
+    call = f"{question.name}({shown(question, case)})"
     if not isinstance(got, reading.Exact) and not isinstance(wanted, reading.Exact):
-        return f"{question.name}({shown(question, case)}) gave {show(got)}; expected {show(wanted)}."
+        place = first_difference(got, wanted)
+        if len(place) > 1 or (place and len(show(wanted)) > 60):  # two large values look alike
+            for index in place:
+                got, wanted = got[index], wanted[index]
+            return f"{call}{list(place)} is {show(got)}; expected {show(wanted)}."
+        return f"{call} gave {show(got)}; expected {show(wanted)}."
     outcomes = got.keys() | wanted.keys()
     worst = max(sorted(outcomes, key=repr), key=lambda key: abs(got.get(key, 0.0) - wanted.get(key, 0.0)))
     return (
         f"for {shown(question, case)} it returns {show(worst)} with probability {got.get(worst, 0.0):.4f}; "
         f"expected {wanted.get(worst, 0.0):.4f}."
     )
+
+
+def first_difference(a: Any, b: Any) -> tuple[int, ...]:
+    """Where two arrays or lists of one length first differ, as indices; none where that says nothing.
+
+    Example:
+        >>> first_difference(np.eye(2), np.ones((2, 2))), first_difference([[1], [2, 3]], [[1], [2, 4]])
+        ((0, 1), (1, 1))
+        >>> first_difference([1], [1, 2])
+        ()
+    """
+    if not (isinstance(a, (list, tuple, np.ndarray)) and isinstance(b, (list, tuple, np.ndarray)) and len(a) == len(b)):
+        return ()
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if not same(x, y):
+            return (i, *first_difference(x, y))
+    return ()
 
 
 def shown(question: Question, arguments: Sequence[Any]) -> str:

@@ -13,37 +13,26 @@ from typing import Any
 
 import psutil
 
-from .grader import BROKE_OFF, FELLED, GradeError, Limits, Result, end, grade, plain
-
-
-def find_notebooks(path: Path) -> list[Path]:
-    """The notebooks to grade: a file, or all of a folder, whatever subfolders it has.
-
-    Raises:
-        GradeError: if there is none.
-    """
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise GradeError(f"{path} does not exist; expected a notebook or a folder of them.")
-    found = sorted(p for p in path.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-    if not found:
-        raise GradeError(f"there is no .ipynb file in {path}.")
-    return found
+from .apart import out_of_sight
+from .grader import BROKE_OFF, FELLED, GradeError, Result, grade, plain
+from .handin import HandIn, Paper, collect
+from .scratch import workplace
+from .sheets import SHEETS
+from .watch import Limits, end
 
 
 def grade_all(
-    path: Path,
+    handed: HandIn | Path,
     limits: Limits,
     jobs: int,
     journal: Path | None = None,
     seed: int | None = None,
     progress: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Grade a file or a folder, several submissions at a time.
+    """Grade all that was handed in, several at a time.
 
     Args:
-        path: what to grade.
+        handed: what `collect` found; or a path, to have it collected.
         limits: of each submission.
         jobs: how many at a time.
         journal: a file that keeps results while grading goes on, so that an interrupted run can be continued.
@@ -51,15 +40,18 @@ def grade_all(
         progress: called with each result as it comes, from this thread.
 
     Returns:
-        the results, by name.
+        the results, in order of their keys: one for each paper.
 
     Raises:
         GradeError: if there is nothing to grade.
         KeyboardInterrupt: passed on; the journal stays.
     """
-    root = path if path.is_dir() else path.parent
-    names = {plain(p.relative_to(root).as_posix()): p for p in find_notebooks(path)}
-    known, begun = _read_journal(journal, names)
+    if isinstance(handed, Path):
+        with workplace() as scratch:
+            return grade_all(gathered(handed, scratch), limits, jobs, journal, seed, progress)
+    papers = {paper.key: paper for paper in handed.papers}
+    head = {"root": str(handed.root.resolve()), "limits": asdict(limits), "seed": seed, "sheets": _digest(SHEETS)}
+    known, begun = _read_journal(journal, papers, head)
     for result in known.values():
         progress(result)
     lock, stop = threading.Lock(), threading.Event()
@@ -69,22 +61,26 @@ def grade_all(
             with lock, open(journal, "a", encoding="utf-8") as out:
                 out.write(json.dumps(entry) + "\n")
 
-    def one(name: str) -> Result:
-        if begun.get(name, 0) >= 2:
-            return Result(name, outcome=FELLED, notes=["grading ended abruptly while this one was running, twice"])
-        note({"begun": name})
+    def one(paper: Paper) -> Result:
+        key = paper.key
+        if paper.refused:
+            return Result(plain(key), _digest(paper.path), paper.refused, key=key)
+        if begun.get(key, 0) >= 2:
+            notes = ["grading ended abruptly while this one was running, twice"]
+            return Result(plain(key), outcome=FELLED, notes=notes, key=key)
+        note({"begun": key})
         try:
-            return grade(names[name], name, limits, seed, stop)
+            return grade(paper.path, key, limits, seed, stop, handed.root)
         except Exception as error:  # one bad submission does not stop the rest
-            return Result(name, outcome=BROKE_OFF, notes=[f"{type(error).__name__}: {error}"])
+            return Result(plain(key), outcome=BROKE_OFF, notes=[plain(f"{type(error).__name__}: {error}")], key=key)
 
-    todo = [name for name in names if name not in known]
+    out_of_sight()
     pool = ThreadPoolExecutor(max_workers=max(1, jobs))
-    futures = [pool.submit(one, name) for name in todo]
+    futures = [pool.submit(one, paper) for paper in papers.values() if paper.key not in known]
     try:
         for future in as_completed(futures):
             result = future.result()
-            known[result.file] = result
+            known[result.key] = result
             note({"result": asdict(result)})
             progress(result)
     except BaseException:
@@ -97,35 +93,94 @@ def grade_all(
                 wait([future], timeout=0.5)
         note({"interrupted": True})
         raise
+    finally:
+        out_of_sight(False)
     pool.shutdown()
-    return [known[name] for name in names]
+    results = [known[key] for key in papers]
+    _name_twins(results)
+    return results
 
 
-def _read_journal(journal: Path | None, names: dict[str, Path]) -> tuple[dict[str, Result], dict[str, int]]:
-    """What an earlier run left: results of files that are still the same, and how often others were begun."""
+def gathered(path: Path, scratch: Path, mine: tuple[Path, ...] = ()) -> HandIn:
+    """`collect`, where there must be something to grade.
+
+    Raises:
+        GradeError: if there is not.
+    """
+    if not path.exists():
+        raise GradeError(f"{path} does not exist; expected a notebook, a zip file, or a folder of them.")
+    handed = collect(path, scratch, mine)
+    if not any(not paper.refused for paper in handed.papers):
+        reasons = "; ".join(f"{plain(paper.key)}: {paper.refused}" for paper in handed.papers[:5])
+        raise GradeError(f"there is no notebook (.ipynb) in {path}; {reasons or 'it is empty'}.")
+    return handed
+
+
+def find_notebooks(path: Path) -> list[Path]:
+    """The notebooks at a path that lie in no archive.
+
+    Raises:
+        GradeError: if there is nothing to grade.
+    """
+    with workplace() as scratch:
+        papers = gathered(path, scratch).papers
+        return [paper.path for paper in papers if not paper.refused and not paper.within]
+
+
+def _name_twins(results: list[Result]) -> None:
+    """Say which files have the very same bytes."""
+    first: dict[str, Result] = {}
+    for result in results:
+        if result.digest and result.points:
+            other = first.setdefault(result.digest, result)
+            if other is not result:
+                result.notes.append(f"the same file as {other.file}")
+                other.notes.append(f"the same file as {result.file}")
+
+
+def _read_journal(
+    journal: Path | None, papers: dict[str, Paper], head: dict[str, Any]
+) -> tuple[dict[str, Result], dict[str, int]]:
+    """What an earlier run left: results of files that are still the same, and how often others were begun.
+
+    A journal of another grading (folder, limits, seed, or questions) is begun anew with ``head``.
+    """
     known: dict[str, Result] = {}
     begun: dict[str, int] = {}
-    if journal is None or not journal.is_file():
+    if journal is None:
         return known, begun
-    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue  # the line that was being written when the run ended
+    entries = []
+    if journal.is_file():
+        for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                continue  # the line that was being written when the run ended
+    if not entries or entries[0] != json.loads(json.dumps(head)):
+        journal.write_text(json.dumps(head) + "\n", encoding="utf-8")
+        return known, begun
+    for entry in entries[1:]:
         if "interrupted" in entry:
             begun.clear()  # by hand, which says nothing of a submission
         elif "begun" in entry:
             begun[entry["begun"]] = begun.get(entry["begun"], 0) + 1
         elif "result" in entry:
             result = Result(**entry["result"])
-            begun.pop(result.file, None)
-            if result.file in names and _same_file(names[result.file], result.digest):
-                known[result.file] = result
+            begun.pop(result.key, None)
+            if result.key in papers and _digest(papers[result.key].path) == result.digest != "":
+                known[result.key] = result
     return known, begun
 
 
-def _same_file(path: Path, digest: str) -> bool:
+def _digest(path: Path) -> str:
+    """SHA-256 of a file's bytes; empty where there are none to read."""
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        if path.is_symlink() or not path.is_file():
+            return ""
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
     except OSError:
-        return False
+        return ""
+    return digest.hexdigest()

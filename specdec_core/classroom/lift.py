@@ -1,13 +1,19 @@
-"""Read a submission, whatever became of it on the way, and lift its answers out; nothing in it is run here."""
+"""Read a submission, whatever became of it on the way, and lift its answers out; nothing in it is run here.
+
+The grader has this done by a process with bounds (`lift_apart`), for a file may be made to be costly to read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+import sys
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .alone import mark, marked, refused
+from .apart import answering, apart
 from .sheets import sheets
 
 MOST_BYTES = 256_000_000
@@ -36,7 +42,8 @@ class Submission:
         outcome: one of the names above, or empty if it can be graded.
         exercise: whose answers these are.
         answers: question -> source of its cell.
-        states: question -> why it has no answer: "missing", "duplicate", "not a code cell", "too long".
+        states: question -> why it has no answer: "missing", "duplicate", "not a code cell", "too long", "refused".
+        refused: question -> the rule that the answer breaks, in words.
         notes: what the teacher should know.
     """
 
@@ -46,11 +53,20 @@ class Submission:
     exercise: str = ""
     answers: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
+def lift_apart(path: Path) -> Submission:
+    """`lift`, by a process with bounds on its time and memory."""
+    said = apart("lift", str(path))
+    if isinstance(said, str):
+        return Submission(path, outcome=TOO_LARGE, notes=[f"to be read: {said}"])
+    return Submission(path, **said)
+
+
 def lift(path: Path) -> Submission:
-    """Read a file and lift its answers by cell id, or by nbgrader's id where ids were lost."""
+    """Read a file and lift its answers by cell id; where ids were lost, by metadata or the first line of the cell."""
     found = Submission(path)
     notebook = _notebook(path, found)
     if notebook is None:
@@ -135,9 +151,10 @@ def _exercise(notebook: dict[str, Any], path: Path) -> str:
         return named
     for name, sheet in sheets().items():
         ids = {cell["id"] for cell in sheet["cells"] if cell["role"] != "given"}
-        cells = (cell for cell in notebook["cells"] if isinstance(cell.get("id", ""), str))
-        if any(ids & {cell.get("id"), _grade_id(cell)} for cell in cells):
-            return name
+        for cell in notebook["cells"]:
+            own = cell.get("id") if isinstance(cell.get("id"), str) else ""
+            if ids & {own, _grade_id(cell)} or marked(cell["source"]) in sheet["questions"]:
+                return name
     return next((name for name in sheets() if path.name.startswith((name, name[:4]))), "")
 
 
@@ -151,15 +168,22 @@ def _grade_id(cell: dict[str, Any]) -> str:
     return ""
 
 
-def _named(wanted: str, cells: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-    """The cells of an id, and whether only the metadata gave them."""
-    by_id = [cell for cell in cells if cell.get("id") == wanted]
-    return (by_id, False) if by_id else ([cell for cell in cells if _grade_id(cell) == wanted], True)
+def _named(wanted: dict[str, str], cells: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+    """The cells that stand for one of ours, and what they were found by: "id", "metadata", or "first line"."""
+    for by, is_it in (
+        ("id", lambda cell: cell.get("id") == wanted["id"]),
+        ("metadata", lambda cell: _grade_id(cell) == wanted["id"]),
+        ("first line", lambda cell: wanted["role"] == "answer" and marked(cell["source"]) == wanted["question"]),
+    ):
+        if found := [cell for cell in cells if is_it(cell)]:
+            return found, by
+    return [], ""
 
 
 def _answer(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submission) -> None:
     question = wanted["question"]
-    named, by_metadata = _named(wanted["id"], cells)
+    named, by = _named(wanted, cells)
+    source = named[0]["source"] if named else ""
     if not named:
         found.states[question] = "missing"
     elif len(named) > 1:
@@ -168,18 +192,22 @@ def _answer(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submissi
     elif named[0]["cell_type"] != "code":
         found.states[question] = "not a code cell"
         found.notes.append(f"{question}: the answer is a {named[0]['cell_type']} cell")
-    elif len(named[0]["source"]) > MOST_ANSWER:
+    elif len(source) > MOST_ANSWER:
         found.states[question] = "too long"
+    elif why := refused(source):
+        found.states[question], found.refused[question] = "refused", why
     else:
-        lines = named[0]["source"].split("\n")
-        kept = (line for line in lines if line.strip().lstrip("#").strip() not in _MARKERS)
+        kept = [line for line in source.split("\n") if line.strip().lstrip("#").strip() not in _MARKERS]
         found.answers[question] = "\n".join(kept)
-        if by_metadata:
-            found.notes.append(f"{question}: the cell had lost its id and was found by its metadata")
+        if by != "id":
+            found.notes.append(f"{question}: the cell had lost its id and was found by its {by}")
+        others = [cell for cell in cells if cell is not named[0] and marked(cell["source"]) == question]
+        if any(cell["source"] != source for cell in others):
+            found.notes.append(f"{question}: another cell says that it is the answer; the one in its place was graded")
 
 
 def _compare(wanted: dict[str, str], cells: list[dict[str, Any]], found: Submission) -> None:
-    named, _ = _named(wanted["id"], cells)
+    named, _ = _named(wanted, cells)
     if not named:
         found.notes.append(f"{wanted['question']}: its check cell is gone; ours was run")
     elif any(cell["source"].strip() != wanted["source"].strip() for cell in named):
@@ -192,7 +220,16 @@ def notebook_of(exercise: str, answers: dict[str, str]) -> dict[str, Any]:
     for cell in sheets()[exercise]["cells"]:
         question = cell.get("question", "")
         source = answers.get(question, cell["source"]) if cell["role"] == "answer" else cell["source"]
+        if cell["role"] == "answer" and marked(source) != question:  # its first line is gone; `check` looks for it
+            source = f"{mark(question)}\n{source}"
         metadata = {"specdec": {"role": cell["role"], "question": question}}
         made = {"cell_type": "code", "id": cell["id"], "metadata": metadata, "source": source}
         cells.append({**made, "outputs": [], "execution_count": None})
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
+
+
+if __name__ == "__main__":
+    with answering() as answer:
+        found = asdict(lift(Path(sys.argv[1])))
+        del found["path"]
+        answer(found)

@@ -176,6 +176,7 @@ def describe(value: Any) -> str:
 
 def show(value: Any) -> str:
     """A value, short enough for a message."""
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):
         text = np.array2string(np.asarray(value), precision=4, separator=", ", threshold=12).replace("\n", "")
     elif isinstance(value, float):

@@ -29,10 +29,17 @@ from typing import Any
 
 from ..base.errors import SpecdecError
 from ..base.files import write
+from .alone import mark
 
 SHEETS = Path(__file__).with_name("sheets.json")
 FIELDS = {"title": str, "objective": str, "prerequisite": str, "points": int, "difficulty": int, "minutes": int}
 _BEGIN, _END, _GIVEN = "# BEGIN SOLUTION", "# END SOLUTION", "# GIVEN"
+_IMPORT = "from specdec_core.classroom import check"
+# What `alone` holds answers to, for their writer: each notebook says it.
+RULE = """**The rule of the answers.** An answer is one cell, and is run by itself, by its check and at grading alike.
+Its imports and helpers stand in that cell, below its first line; only numpy is there already, as `np`.
+An answer is plain Python: lines that begin with `!` or `%` go into cells of your own.
+It is written, not taken from `specdec_core`."""
 _LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}
 
 
@@ -87,6 +94,7 @@ def build(source: Path) -> tuple[Any, Any, dict[str, Any]]:
     # Not paired with its source: what is edited in a generated notebook must not flow back.
     notebook.metadata.pop("jupytext", None)
     notebook.metadata["specdec"] = {"exercise": source.stem}
+    notebook.cells[0].source += f"\n\n{RULE}"
     questions: dict[str, dict[str, Any]] = {}
     cells: list[dict[str, str]] = []
     exercise = copy.deepcopy(notebook)
@@ -109,11 +117,13 @@ def build(source: Path) -> tuple[Any, Any, dict[str, Any]]:
         if name not in questions:
             raise SheetError(f"{source.name}: the {role} of {name} comes before its question.")
         if role == "answer":
-            bare.source = stub(cell.source, name, questions[name]["title"], source)
-            cell.source = _without_marks(cell.source)
+            bare.source = f"{mark(name)}\n{stub(cell.source, name, questions[name]['title'], source)}"
+            cell.source = f"{mark(name)}\n{_without_marks(cell.source)}"
+        else:  # it does not take an answer's word for what `check` is
+            cell.source = bare.source = f"{_IMPORT}\n{cell.source}"
+            metadata = _nbgrader(cell.id, questions[name]["points"])
+            cell.metadata["nbgrader"], bare.metadata["nbgrader"] = metadata, dict(metadata)
         cells.append({"id": cell.id, "role": role, "question": name, "source": bare.source})
-        metadata = _nbgrader(cell.id, role, questions[name]["points"])
-        cell.metadata["nbgrader"], bare.metadata["nbgrader"] = metadata, dict(metadata)
     for name in questions:
         if {"answer", "check"} != {cell["role"] for cell in cells if cell.get("question") == name}:
             raise SheetError(f"{source.name}: question {name} needs one answer and one check.")
@@ -191,11 +201,13 @@ def _without_marks(text: str) -> str:
     return "\n".join(kept)
 
 
-def _nbgrader(grade_id: str, role: str, points: int) -> dict[str, Any]:
-    """nbgrader's metadata, schema 3: a course can use it instead."""
-    graded = role == "check"
-    metadata = {"schema_version": 3, "grade": graded, "solution": not graded, "locked": graded, "task": False}
-    return metadata | {"grade_id": grade_id} | ({"points": points} if graded else {})
+def _nbgrader(grade_id: str, points: int) -> dict[str, Any]:
+    """nbgrader's metadata, schema 3, of a check: a course can use it instead.
+
+    An answer has none: nbgrader clears what it takes for a solution, and the stubs are to stay.
+    """
+    metadata = {"schema_version": 3, "grade": True, "solution": False, "locked": True, "task": False}
+    return metadata | {"grade_id": grade_id, "points": points}
 
 
 def table() -> str:

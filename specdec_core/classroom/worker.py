@@ -22,15 +22,17 @@ from typing import Any
 
 import pytest
 
+from .alone import OWN_CELL
+from .apart import die_with_parent, out_of_sight
 from .client import PLACE
-from .examiner import VISIBLE_SEED, examine
+from .examiner import UNANSWERED, VISIBLE_SEED, examine
 from .fence import PLAN
 from .messenger import receive, send
 from .questions import find
 from .sheets import described
 
 # Variables of the kernel's environment: folders that are its scratch folder's, and switches that are on.
-_HOMES = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR")
+_HOMES = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")
 _SWITCHES = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _SWITCHES += ("MKL_NUM_THREADS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
 
@@ -65,8 +67,8 @@ def signature(key: bytes, text: str) -> str:
 class Examiner:
     """Answers `check` from the kernel: one examination per question, and only while its check cell runs."""
 
-    def __init__(self, seed: int, patience: float):
-        self._seed, self._patience, self.token = seed, patience, secrets.token_hex(16)
+    def __init__(self, seed: int, patience: float, answers: dict[str, str]):
+        self._seed, self._patience, self.token, self._answers = seed, patience, secrets.token_hex(16), answers
         self.current = ""  # the question whose check cell is running
         self.verdicts: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
@@ -91,6 +93,7 @@ class Examiner:
                     send(stream, {"passed": False, "message": "this question is not being examined"})
                     return
                 self.verdicts[question] = {"passed": False, "message": "the examination was broken off", "receipt": ""}
+            send(stream, {"name": find(question).name, "source": self._answers[question]})
             send(stream, self._examine(question, stream))
 
     def _examine(self, question: str, stream: Any) -> dict[str, Any]:
@@ -110,7 +113,8 @@ class Examiner:
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             passed, words = False, "what it returned could not be read"
         receipt = secrets.token_hex(16) if passed else ""
-        self.verdicts[question] = {"passed": passed, "message": f"{question} {title}: {words}", "receipt": receipt}
+        verdict = {"passed": passed, "message": f"{question} {title}: {words}", "receipt": receipt}
+        self.verdicts[question] = verdict | {"answered": words != UNANSWERED}
         return {"passed": passed, "message": f"{question} {title}: {words} {receipt}".strip()}
 
 
@@ -158,7 +162,8 @@ class Marks:
                 return {"passed": True, "message": verdict["message"]}
             return {"passed": False, "message": f"{question}: right, but its check cell did not end as it should"}
         if verdict:
-            return {"passed": False, "message": verdict["message"]}
+            answered = verdict.get("answered", True)
+            return {"passed": False, "message": verdict["message"], "answered": answered}
         title = f"{question} {described(question)['title']}"
         if question in self._broken:
             return {"passed": False, "message": f"{title}: the answer cell failed: {self._broken[question]}"}
@@ -174,7 +179,8 @@ def _role(item: Any) -> tuple[str, str]:
 def _error(item: Any) -> str:
     for out in getattr(item, "test_outputs", None) or ():
         if out.output_type == "error":
-            return f"{out.ename}: {out.evalue}"[:300]
+            rule = f"; {OWN_CELL}" if out.ename == "NameError" else ""
+            return f"{out.ename}: {out.evalue}"[:300] + rule
     return ""
 
 
@@ -193,27 +199,30 @@ def _watch(marks: Marks, line: Line) -> None:
 
 def main() -> None:
     job = json.loads(sys.stdin.read())
-    _unreachable()
+    out_of_sight()
+    die_with_parent()
+    if sys.platform == "linux":
+        # What its children leave behind is still its own, so that ending it ends them all: PR_SET_CHILD_SUBREAPER.
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     # jsonschema compiles a grammar of internationalized addresses when it is loaded, which takes longer than all the
     # rest and which no notebook needs; it does without if there is none.
     sys.modules.setdefault("rfc3987_syntax", None)
-    line, examiner = Line(job["pipe"], job["key"]), Examiner(job["seed"], job["cell_seconds"])
+    line, examiner = Line(job["pipe"], job["key"]), Examiner(job["seed"], job["cell_seconds"], job["answers"])
     scratch = Path(job["scratch"])
-    plan = {"scratch": str(scratch), "port": examiner.port, "seconds": int(job["seconds"]) + 1}
-    plan |= {name: job[name] for name in ("hidden", "bytes")}
+    home, desk = scratch / "home", scratch / "desk"
     kernels = scratch / "jupyter" / "kernels" / "graded"
     kernels.mkdir(parents=True)
+    home.mkdir()
+    os.environ.update(dict.fromkeys(_HOMES, str(home)) | dict.fromkeys(_SWITCHES, "1"))
+    os.environ.update(JUPYTER_PATH=str(scratch / "jupyter"), PYTHONHASHSEED="0")
+    plan = {"scratch": str(desk), "port": examiner.port, "seconds": int(job["seconds"]) + 1}
+    plan |= {name: job[name] for name in ("hidden", "bytes")}
+    theirs = dict.fromkeys(_HOMES, str(desk)) | {"JUPYTER_PATH": "", "USER": "answer"}
+    theirs |= {PLACE: f"{examiner.port}:{examiner.token}", PLAN: json.dumps(plan)}
     argv = [sys.executable, "-m", "specdec_core.classroom.fence", "-f", "{connection_file}"]
     argv += ["--HistoryManager.enabled=False", "--log-level=ERROR"]
-    spec = {"argv": argv, "display_name": "graded", "language": "python"}
+    spec = {"argv": argv, "display_name": "graded", "language": "python", "env": theirs}
     (kernels / "kernel.json").write_text(json.dumps(spec))
-    home = str(scratch / "home")
-    Path(home).mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
-    os.environ.clear()  # the kernel inherits what is left
-    os.environ.update(kept | dict.fromkeys(_HOMES, home) | dict.fromkeys(_SWITCHES, "1"))
-    os.environ.update({"JUPYTER_PATH": str(scratch / "jupyter"), "PYTHONHASHSEED": "0"})
-    os.environ.update({PLACE: f"{examiner.port}:{examiner.token}", PLAN: json.dumps(plan)})
     marks = Marks(line, examiner, job["settled"])
     threading.Thread(target=_watch, args=(marks, line), daemon=True).start()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -222,16 +231,6 @@ def main() -> None:
         where = [str(scratch / "lifted.ipynb"), f"--rootdir={scratch}"]
         pytest.main([*where, *nbval, f"--nbval-cell-timeout={job['cell_seconds']}", *quiet], plugins=[marks])
     line.end(trouble="", question="")
-
-
-def _unreachable() -> None:
-    """On Linux: no other process of this user may look into this one, and what its children leave behind is
-    still its own, so that ending it ends them all."""
-    with contextlib.suppress(OSError, AttributeError):
-        if sys.platform == "linux":
-            libc = ctypes.CDLL(None)
-            libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-            libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 if __name__ == "__main__":

@@ -13,14 +13,22 @@ from ..base.extras import needs
 from .options import natural, positive
 
 if TYPE_CHECKING:
-    from ..classroom.grader import Limits, Result
+    from ..classroom.grader import Result
+    from ..classroom.handin import HandIn
+    from ..classroom.watch import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="FILE|FOLDER", help="a submitted notebook, or a folder of them")
-    text = "scores, .csv or .json; an interrupted run that has one goes on where it was"
+    text = "a submitted notebook, a zip file, or a folder of them"
+    parser.add_argument("path", type=Path, metavar="FILE|FOLDER", help=text)
+    text = "scores, .csv or .json; an interrupted run goes on where it was"
     parser.add_argument("--out", type=Path, metavar="FILE", help=text)
     parser.add_argument("--report", choices=("html",), help="also a page to read, beside the scores")
+    parser.add_argument("--feedback", type=Path, metavar="FOLDER", help="also a page for each student, to hand out")
+    text = "whose names the files have; with --out also the file that it imports (default: plain, a row for each file)"
+    parser.add_argument("--layout", choices=("plain", "canvas", "moodle", "nbgrader"), default="plain", help=text)
+    text = "the students, as the layout's system exports them (plain: columns id and name)"
+    parser.add_argument("--roster", type=Path, metavar="FILE", help=text)
     parser.add_argument("--jobs", type=positive, metavar="N", help="submissions at a time (default: one per processor)")
     parser.add_argument("--seed", type=natural, help="of the inputs, to repeat a grading (default: unpredictable)")
     limits = parser.add_argument_group("limits of a submission")
@@ -30,39 +38,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..classroom.grader import GRADED, GradeError, Limits
-    from ..classroom.reports import as_csv, as_html, as_json, feedback, save
+    from ..classroom import handback, reports
+    from ..classroom.folder import gathered
+    from ..classroom.grader import GRADED, GradeError
+    from ..classroom.layouts import read_roster, rows_of
+    from ..classroom.scratch import workplace
+    from ..classroom.walls import described
+    from ..classroom.watch import Limits
 
     _able(arguments, GradeError)
+    out, layout, start = arguments.out, arguments.layout, time.perf_counter()
+    roster = read_roster(arguments.roster, layout) if arguments.roster else {}
     limits = Limits(arguments.cell_seconds, arguments.seconds, arguments.memory << 30)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = arguments.jobs or processors
-    journal = arguments.out.with_name(f".{arguments.out.name}.unfinished") if arguments.out else None
-    start = time.perf_counter()
-    try:
-        results = _graded(arguments.path, limits, jobs, journal, arguments.seed)
-    except KeyboardInterrupt:
-        if journal is not None:
-            print(f"\nspecdec: interrupted; the same command goes on where it was ({journal})", file=sys.stderr)
-        raise
+    base = out or Path("grades.csv")
+    journal = base.with_name(f".{base.name}.unfinished")
+    page = base.with_suffix(".html") if arguments.report else None
+    system = base.with_suffix(f".{layout}.csv") if out and layout in handback.IMPORTS else None
+    mine = [file for file in (out, page, system, journal, arguments.roster) if file]
+    with workplace() as scratch:
+        handed = gathered(arguments.path, scratch, tuple(mine))
+        kept = journal if len(handed.papers) > 1 and os.access(base.parent, os.W_OK) else None
+        try:
+            results = _graded(handed, limits, jobs, kept, arguments.seed)
+        except KeyboardInterrupt:
+            if kept:
+                print(f"\nspecdec: interrupted; the same command goes on where it was ({kept})", file=sys.stderr)
+            raise
+    rows = rows_of(results, layout, roster, {paper.key: paper.moment for paper in handed.papers})
     seconds = time.perf_counter() - start
     peak, count = max(result.peak_bytes for result in results) / 1e6, len(results)
     summary = f"{count} submission{'s' * (count != 1)} in {seconds:.1f} s, {min(jobs, count)} at a time; "
-    summary += f"at most {peak:.0f} MB for one; {_fence()}"
-    if arguments.path.is_file() or arguments.out is None:
-        print("\n".join(feedback(result) for result in results))
-    print(summary)
-    page = (arguments.out or Path("grades")).with_suffix(".html") if arguments.report else None
-    if arguments.out:
-        about = {"seconds": seconds, "jobs": jobs, "fence": _fence()}
-        text = as_json(results, about) if arguments.out.suffix == ".json" else as_csv(results)
-        save(arguments.out, text)
-        print(f"wrote {arguments.out}")
+    summary += f"at most {peak:.0f} MB for one; {described()}"
+    if layout != "plain" or roster:
+        print(reports.as_table(rows))
+    elif count == 1 or out is None:
+        print("\n".join(map(reports.feedback, results)))
+    print("\n".join(filter(None, (reports.left_out(results, handed.litter), summary))))
+    written = []
+    if out:
+        about = {"seconds": seconds, "jobs": jobs, "fence": described()}
+        text = reports.as_json(rows, handed.litter, about) if out.suffix == ".json" else reports.as_csv(rows)
+        written.append((out, text))
+    if system:
+        written.append((system, handback.IMPORTS[layout](rows)))
     if page:
-        save(page, as_html(results, summary))
-        print(f"wrote {page}")
-    if journal is not None:
-        journal.unlink(missing_ok=True)
+        written.append((page, reports.as_html(rows, handed.litter, summary)))
+    for path, text in written:
+        reports.save(path, text)
+        print(f"wrote {path}")
+    if arguments.feedback:
+        print(f"wrote {len(handback.pages(rows, arguments.feedback))} pages below {arguments.feedback}")
+    if kept:
+        kept.unlink(missing_ok=True)
     return 0 if all(result.outcome == GRADED for result in results) else 1
 
 
@@ -83,13 +112,13 @@ def _able(arguments: argparse.Namespace, error: type[Exception]) -> None:
             raise error(f"--out {out}: no file can be written there; choose another place.")
 
 
-def _graded(path: Path, limits: Limits, jobs: int, journal: Path | None, seed: int | None) -> list[Result]:
+def _graded(handed: HandIn, limits: Limits, jobs: int, journal: Path | None, seed: int | None) -> list[Result]:
     from tqdm import tqdm
 
-    from ..classroom.folder import find_notebooks, grade_all
+    from ..classroom.folder import grade_all
     from ..classroom.reports import line
 
-    count = len(find_notebooks(path))
+    count = len(handed.papers)
     with tqdm(total=count, desc="Grading", unit="file", file=sys.stderr, disable=count == 1) as bar:
 
         def progress(result: Result) -> None:
@@ -97,20 +126,4 @@ def _graded(path: Path, limits: Limits, jobs: int, journal: Path | None, seed: i
                 bar.write(line(result), file=sys.stderr)
             bar.update()
 
-        return grade_all(path, limits, min(jobs, count), journal, seed, progress)
-
-
-def _summary(results: list[Result], seconds: float, jobs: int) -> str:
-    peak = max(result.peak_bytes for result in results)
-    count = len(results)
-    return (
-        f"{count} submission{'s' * (count != 1)} in {seconds:.1f} s, {min(jobs, count)} at a time; "
-        f"at most {peak / 1e6:.0f} MB for one; {_fence()}"
-    )
-
-
-def _fence() -> str:
-    from ..classroom.fence import landlock_version
-
-    version = landlock_version()
-    return f"fenced by Landlock {version}" if version else "fenced by an audit hook only: see the teacher's guide"
+        return grade_all(handed, limits, min(jobs, count), journal, seed, progress)

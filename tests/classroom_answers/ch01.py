@@ -20,6 +20,17 @@ def block(p, q, drafts, rng):
     return {end}
 """
 
+GOING_ON = """
+def block(p, q, drafts, rng):
+    out = []
+    for i, x in enumerate(drafts):
+        if rng.uniform() < p[i][x] / q[i][x]:
+            out.append(x)
+        else:
+            out.append(rng.pick(np.maximum(p[i] - q[i], 0)))
+    return [*out, rng.pick(p[len(drafts)])]
+"""
+
 DECODE = """
 def decode(p_logits, q_logits, temperature, rng, settle):
     def softmax(logits):
@@ -91,6 +102,8 @@ WRONG = {
         (block(end="[*drafts, rng.pick(p[max(len(drafts) - 1, 0)])]"), "not from the last draft's own row"),
         (block(correction="p[i]"), "the correction comes from the residual"),
         (block(behind=", *drafts[i + 1:]"), "goes on behind a rejection"),
+        (block(behind=", rng.pick(p[-1])"), "adds a bonus behind the correction"),
+        (GOING_ON, "tests the later drafts and adds a bonus"),
         (block(first="once = rng.uniform()", u="once"), "one uniform number tests all drafts"),
     ],
     "01.6": [
@@ -100,6 +113,8 @@ WRONG = {
         (decode(drawn="q_logits"), "still two different q"),
         (decode(end="x"), "no draft is ever rejected"),
         (decode(end="settle(x, 0, 0)"), "decode should"),
+        ("decode = lambda p, q, t, rng, settle: rng.pick(np.exp(p / t))", "without a draft"),
+        (decode(q="p_logits / temperature", drawn="p_logits / temperature"), "not the draft model's law"),
     ],
 }  # fmt: skip
 
@@ -129,5 +144,5 @@ RIGHT = {
              one_round(test="1 - rng.uniform() < p[x] / q[x]").replace("return x, True", "return [x, np.True_]")],
     "01.5": [block(), block(end="np.array([*drafts, rng.pick(p[len(drafts)])])")],
     "01.6": [decode(), decode(drawn="q_logits", q="q_logits"),
-             "decode = lambda p, q, t, rng, settle: rng.pick(np.exp(p / t))"],
+             decode(q="q_logits", drawn="q_logits").replace("exp(logits)", "exp(logits - logits.max())")],
 }  # fmt: skip

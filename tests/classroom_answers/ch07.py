@@ -30,6 +30,7 @@ WRONG = {
         (MASK.format(rule="(k == 0 and c <= i or c == i and k <= j) and (k, c) != (j, i)"), "itself, too"),
         (MASK.format(rule="j == 0 and i <= c or c == i and j <= k"), "changed places"),
         (MASK.format(rule="c <= i and k <= j"), "its own column only"),
+        (MASK.format(rule="k == 0 and c < i or c == i and k <= j and j"), "[0, 0] is False; expected True."),
         ("window_mask = lambda W, N: np.ones(W * (N - 1), bool)", "expected shape"),
     ],
     "07.3": [

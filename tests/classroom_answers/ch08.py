@@ -75,7 +75,7 @@ WRONG = {
         ("tree_mask = lambda parents: np.tri(len(parents), dtype=bool)", "plain causal attention"),
         (TREE.format(dtype="bool", where="i, at", up="parents[at] if at == i else -1"), "not its parent alone"),
         (TREE.format(dtype="bool", where="at, i", up="parents[at]"), "changed places"),
-        (TREE.format(dtype="bool", where="i, parents[i]", up="-1"), "gave"),
+        (TREE.format(dtype="bool", where="i, parents[i]", up="-1"), "[0, 0] is False; expected True"),
         ("tree_mask = lambda parents: np.eye(len(parents), dtype=bool)", "sees itself alone"),
     ],
 }  # fmt: skip

@@ -6,8 +6,8 @@ import numpy as np
 
 from ...core.rng import enumerate_law
 from ..examiner import law_of
-from ..question import Question, Slip
-from ..reading import Exact
+from ..question import Fail, Question, Slip
+from ..reading import Exact, same
 
 
 def laws(rng: np.random.Generator, V: int) -> np.ndarray:
@@ -154,10 +154,16 @@ def _blocks(rng: np.random.Generator) -> list[tuple]:
 
 
 def _block_law(p, q, drafts, correction=_exact_residual, bonus=lambda p, q: p[-1], test=_tested, after=None):
+    """The law of a block; ``after`` a rejection: nothing, "drafts" untested, a "bonus", or "both", with tests."""
+
     def run(rng):
+        if after == "both":
+            kept = [x if test(rng, p[i], q[i], x) else rng.pick(correction(p[i], q[i])) for i, x in enumerate(drafts)]
+            return (*kept, rng.pick(p[-1]))
         for i, x in enumerate(drafts):
             if not test(rng, p[i], q[i], x):
-                return (*drafts[:i], rng.pick(correction(p[i], q[i])), *(drafts[i + 1 :] if after else ()))
+                behind = drafts[i + 1 :] if after == "drafts" else (rng.pick(p[-1]),) if after == "bonus" else ()
+                return (*drafts[:i], rng.pick(correction(p[i], q[i])), *behind)
         last = bonus(p, q)
         return tuple(drafts) if last is None else (*drafts, rng.pick(last))
 
@@ -187,7 +193,12 @@ BLOCK = Question(
         Slip("after a rejection it draws from p; the correction comes from the residual.",
              lambda p, q, d: _block_law(p, q, d, correction=lambda p, q: p)),
         Slip("it goes on behind a rejection; drafts there continue a text that was not written.",
-             lambda p, q, d: _block_law(p, q, d, after=True)),
+             lambda p, q, d: _block_law(p, q, d, after="drafts")),
+        Slip("it goes on behind a rejection: it tests the later drafts and adds a bonus. They continue a text that was "
+             "not written; the correction is the last token, and the bonus is for drafts that were all accepted.",
+             lambda p, q, d: _block_law(p, q, d, after="both")),
+        Slip("it adds a bonus behind the correction; the bonus is for drafts that were all accepted, and its row "
+             "continues the rejected one.", lambda p, q, d: _block_law(p, q, d, after="bonus")),
         Slip("one uniform number tests all drafts; each test needs a fresh one, or the tests are not independent.",
              _reused),
 ))
@@ -222,15 +233,25 @@ def _settled(ask, *case, like, read):
     """The law of an answer that is also given the rule of the chapter, working with the same random source."""
 
     def with_rule(*arguments):
-        rng = arguments[-1]
+        _, q_logits, T, rng = arguments
+        drafted, settled = [_softmax(q_logits), _softmax(q_logits / T)], []
 
         def settle(x, p, q):
             x, p, q = read(x, 0), read(p, np.zeros(1)), read(q, np.zeros(1))
+            if not any(same(q, law) for law in drafted):
+                raise Fail("settle was given a q that is not the draft model's law, at this temperature or without it.")
+            settled.append(x)
             return x if rng.uniform() < p[x] / q[x] else rng.pick(_exact_residual(p, q))
 
-        return ask(*arguments, settle)
+        token = ask(*arguments, settle)
+        ran.append(bool(settled))
+        return token
 
-    return law_of(with_rule, *case, like=like, read=read)
+    ran: list[bool] = []
+    law = law_of(with_rule, *case, like=like, read=read)
+    if not all(ran) and same(law, DECODER.right(*case)):
+        raise Fail("it follows the target's law without a draft: draft a token, and return what settle makes of it.")
+    return law
 
 
 DECODER = Question(
