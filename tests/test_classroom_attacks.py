@@ -25,6 +25,7 @@ from classroom_thieves import ATTACKS
 
 from specdec_core.classroom import folder as folders
 from specdec_core.classroom import grader, scratch, walls
+from specdec_core.classroom.apart import apart
 from specdec_core.classroom.folder import grade_all
 from specdec_core.classroom.grader import Result, grade
 from specdec_core.classroom.layouts import rows_of
@@ -305,6 +306,10 @@ def test_no_process_outlives_its_grading(tmp_path, children, reason):
     watcher = Watcher(process.pid, Limits(), 2.0, tmp_path)
     watcher.run()
     process.wait()
+    for _ in range(100):
+        if not any(map(running, hidden)):
+            break
+        time.sleep(0.1)  # what was killed may take a moment to be gone
     assert reason in watcher.reason and not any(map(running, hidden))
 
 
@@ -393,6 +398,7 @@ def test_a_file_that_is_costly_to_read_is_read_within_bounds(tmp_path, monkeypat
     found = lift_apart(costly)
     assert found.outcome == TOO_LARGE and "GiB of memory" in found.notes[0]
     assert psutil.Process().memory_info().rss - before < 100 << 20
+    assert apart("nowhere") == "our nowhere ended with status 1"  # and is not taken for the file's fault
 
 
 def test_a_submission_that_fells_its_grader_is_not_tried_for_ever(tmp_path):

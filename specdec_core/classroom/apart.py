@@ -18,6 +18,7 @@ from .fence import limit
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "TMPDIR")
 MOST_BYTES, MOST_SECONDS = 1 << 30, 60
+TOO_MUCH, _NO_MEMORY = "it takes more than", 77  # an exit status
 
 
 def start_ours(name: str, *arguments: str, **options: Any) -> subprocess.Popen:
@@ -34,10 +35,10 @@ def apart(name: str, *arguments: str) -> Any:
     try:
         data, _ = process.communicate(timeout=MOST_SECONDS + 30)
         return json.loads(data)
-    except subprocess.TimeoutExpired:
-        return f"it takes more than {MOST_SECONDS} seconds"
-    except ValueError:
-        return f"it takes more than {MOST_BYTES >> 30} GiB of memory or {MOST_SECONDS} seconds"
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        if isinstance(error, ValueError) and process.wait() not in (_NO_MEMORY, -signal.SIGXCPU, -signal.SIGKILL):
+            return f"our {name} ended with status {process.returncode}"
+        return f"{TOO_MUCH} {MOST_BYTES >> 30} GiB of memory or {MOST_SECONDS} seconds"
     finally:
         process.kill()
         process.wait()
@@ -70,4 +71,4 @@ def answering() -> Iterator[Callable[[Any], None]]:
     try:
         yield lambda answer: print(json.dumps(answer))
     except MemoryError:
-        os._exit(1)
+        os._exit(_NO_MEMORY)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .alone import mark, marked, refused
-from .apart import answering, apart
+from .apart import TOO_MUCH, answering, apart
 from .sheets import sheets
 
 MOST_BYTES = 256_000_000
@@ -61,7 +61,8 @@ def lift_apart(path: Path) -> Submission:
     """`lift`, by a process with bounds on its time and memory."""
     said = apart("lift", str(path))
     if isinstance(said, str):
-        return Submission(path, outcome=TOO_LARGE, notes=[f"to be read: {said}"])
+        outcome = TOO_LARGE if said.startswith(TOO_MUCH) else NOT_READ
+        return Submission(path, outcome=outcome, notes=[f"to be read: {said}"])
     return Submission(path, **said)
 
 
