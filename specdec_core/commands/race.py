@@ -129,7 +129,7 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
 
 def _questions(arguments: argparse.Namespace) -> tuple[list[Question], dict[str, Any]]:
     """The questions, and where they come from."""
-    from ..model.manifest import file_hash
+    from ..base.records import file_hash
     from ..race.questions import WorkloadError, read_questions
     from ..race.workloads import own
 

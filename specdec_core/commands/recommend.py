@@ -139,8 +139,8 @@ def _leave(arguments: argparse.Namespace, advice: Advice, caption: str, record: 
 
 
 def _record(source: Path | None, advice: Advice) -> dict[str, Any]:
+    from ..base.records import file_hash
     from ..drafters.methods import settings
-    from ..model.manifest import file_hash
     from ..race import paragraph
     from ..race.record import home_hidden
 

@@ -7,7 +7,6 @@ come with the package for the default model; ``specdec train`` writes others.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,18 @@ from safetensors.torch import save
 
 from ..base import files
 from ..base.errors import ModelError
+from ..base.records import sealed, unsealed
 
 SHIPPED = Path(__file__).parents[1] / "weights"
 _KEY = "specdec"
+_AGAIN = "get the file anew, or train it again."
+_NUMBER = (int, float)
+_CARD = {
+    "name": str, "target": str, "target_hash": str, "vocab_size": int, "recipe": dict, "data": dict,
+    "acceptance": [_NUMBER], "curve": [[_NUMBER]], "tokens": int, "seconds": _NUMBER, "machine": str, "date": str,
+}
+# Before cards were sealed, the hash was that of the tensors.
+_SHAPE, _BEFORE = {"card": _CARD, "tensors": str}, {"card": _CARD, "sha256": str}
 
 
 @dataclass(frozen=True)
@@ -71,12 +79,17 @@ class Card:
 
 
 def write(path: Path, tensors: dict[str, torch.Tensor], card: Card) -> None:
-    """Store weights in half precision, whole or not at all, with a hash over them in the header."""
+    """Store weights in half precision, whole or not at all, with a hash over them and the card in the header.
+
+    Raises:
+        SpecdecError: the operating system refuses.
+    """
     halves = {torch.float32: torch.bfloat16}
     tensors = {name: t.to(halves.get(t.dtype, t.dtype)).contiguous().cpu() for name, t in tensors.items()}
-    header = {"card": card.__dict__, "sha256": _hash(tensors)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, save(tensors, {_KEY: json.dumps(header)}))
+    content = save(tensors, {_KEY: sealed({"card": card.__dict__, "tensors": _hash(tensors)})})
+    with files.explained(f"writing {path}", instead="choose another --out"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, content)
 
 
 def read(path: Path, target_hash: str, vocab_size: int) -> tuple[dict[str, torch.Tensor], Card]:
@@ -90,12 +103,7 @@ def read(path: Path, target_hash: str, vocab_size: int) -> tuple[dict[str, torch
     Raises:
         ModelError: no such file; cut short or altered; trained for another target or another vocabulary.
     """
-    tensors, header = _parts(path)
-    card = Card(**header["card"])
-    if _hash(tensors) != header["sha256"]:
-        raise ModelError(
-            f"{path} is not as it was written: its weights have another hash than its header says; get the file anew"
-        )
+    tensors, card = _parts(path)
     if card.vocab_size != vocab_size:
         raise ModelError(
             f"{path} ({card.name}) drafts for a vocabulary of {card.vocab_size} tokens ({card.target}); "
@@ -147,9 +155,9 @@ def read_card(path: Path) -> Card:
     """The card alone, of whatever target.
 
     Raises:
-        ModelError: as `read`, for a file that is missing or cut short.
+        ModelError: as `read`, for a file that is missing, cut short or altered.
     """
-    return Card(**_parts(path)[1]["card"])
+    return _parts(path)[1]
 
 
 def ablations() -> list[Card]:
@@ -158,7 +166,9 @@ def ablations() -> list[Card]:
     >>> [card.name for card in ablations()]
     ['eagle', 'eagle_true', 'eagle_blind', 'eagle_tokens']
     """
-    return [Card(**card) for card in json.loads((SHIPPED / "ablations.json").read_text(encoding="utf-8"))]
+    path = SHIPPED / "ablations.json"
+    record = unsealed(path.read_bytes(), {"cards": [_CARD]}, str(path), _AGAIN, ModelError)
+    return [Card(**card) for card in record["cards"]]
 
 
 def shipped(name: str) -> Path:
@@ -167,18 +177,21 @@ def shipped(name: str) -> Path:
     return path if path.suffix == ".safetensors" else SHIPPED / f"{name}.safetensors"
 
 
-def _parts(path: Path) -> tuple[dict[str, torch.Tensor], dict]:
+def _parts(path: Path) -> tuple[dict[str, torch.Tensor], Card]:
     if not path.is_file():
         raise ModelError(f"there are no weights {path}; train some with: specdec train {path.stem}")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ModelError(f"{path} is cut short, or not a weight file ({error}); get the file anew") from error
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is cut short, or not a weight file ({error}); {_AGAIN}") from error
     if _KEY not in metadata:
-        raise ModelError(f"{path} is not a weight file of this package: its header has no card")
-    return tensors, json.loads(metadata[_KEY])
+        raise ModelError(f"{path} is not a weight file of this package: its header has no card; {_AGAIN}")
+    header = unsealed(metadata[_KEY], _SHAPE, f"the card of {path}", _AGAIN, ModelError, _BEFORE)
+    if (found := _hash(tensors)) != (stated := header.get("tensors", header["sha256"])):
+        raise ModelError(f"{path} was altered: its weights have the hash {found}, not {stated}; {_AGAIN}")
+    return tensors, Card(**header["card"])
 
 
 def _hash(tensors: dict[str, torch.Tensor]) -> str:

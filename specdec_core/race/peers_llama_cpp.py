@@ -27,8 +27,9 @@ import psutil
 import torch
 
 from ..base.errors import ModelError
+from ..base.records import file_hash
 from ..drafters import methods
-from ..model import fetch, manifest
+from ..model import fetch
 from . import gguf_files, llama_cpp_server
 from .rounds import Contestant
 
@@ -124,7 +125,7 @@ class LlamaCppPeer(Contestant):
         lookup = {"size_n": self.lookup[0], "size_m": self.lookup[1]} if self.lookup else {}
         return {
             "file": self.path.name,
-            "sha256": manifest.file_hash(self.path),
+            "sha256": file_hash(self.path),
             "threads": self.threads,
             **lookup,
             "xllamacpp": module().__version__,

@@ -14,28 +14,25 @@ removes what an interrupted one left, and starts afresh: reading texts takes min
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ..base.files import whole
-from ..model.manifest import file_hash
+from ..base.files import check_room, filling, write
+from ..base.records import sealed, sizes
 from . import files
 from .files import HEADER, HEADS, SUFFIXES, TOKENS, DatastoreError, Ids, TokenizerId, token_dtype
 from .sorting import heads_of, joined, sorted_suffixes
 from .store import SuffixStore
 
-_DATA = "data-"  # how the names of folders of data begin
+_WORK, _DATA = ".new-", "data-"  # how the names of folders of data begin, before they are whole and afterwards
 
 
 def build_store(
@@ -59,25 +56,23 @@ def build_store(
         say: called with a line of progress now and then.
 
     Raises:
-        DatastoreError: no tokens, an id out of range, no room, another build of this store going on.
+        DatastoreError: no tokens, an id out of range, no room. Of two builds at once the second waits for the first.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     store = build_store(f"{folder}/mine", [[1, 2, 3], [1, 2, 4]], vocab_size=5)
         >>> len(store), store.header["documents"]  # with a separator after each document
         (8, 2)
     """
     folder = files.place(name)
-    with _refusals_explained(folder), _lock(folder):
-        _sweep(folder)
-        data = Path(tempfile.mkdtemp(prefix=_DATA, dir=folder))
-        try:
-            header = _fill(data, documents, vocab_size, limit, say)
-            header |= {"tokenizer": tokenizer._asdict() if tokenizer else None, "sources": list(sources)}
-            _put_header(folder, header)
-        except BaseException:
-            shutil.rmtree(data, ignore_errors=True)
-            raise
+    with filling(folder, "building the datastore", DatastoreError, partial(_sweep, folder), say=say) as work:
+        assert work is not None  # there is always something to do
+        header = _fill(work, documents, vocab_size, limit, say)
+        header |= {"tokenizer": tokenizer._asdict() if tokenizer else None, "sources": list(sources)}
+        header["data"] = work.name.replace(_WORK, _DATA)
+        os.replace(work, folder / header["data"])
+        write(folder / HEADER, sealed(header))
         _sweep(folder)
     return SuffixStore.open(folder)
 
@@ -92,7 +87,7 @@ def _fill(
         for part in joined(documents, vocab_size):
             if limit is not None and size + len(part) > limit:
                 break
-            part.tofile(file)
+            file.write(part)  # `tofile` would not say that a disk is full
             size, count = size + len(part), count + 1
     if not size:
         more = f" within the limit of {limit:,} tokens" if limit is not None else ""
@@ -105,41 +100,29 @@ def _fill(
     with open(data / SUFFIXES, "wb") as file:
         for piece in sorted_suffixes(tokens):
             index_dtype = piece.dtype
-            piece.tofile(file)
+            file.write(piece)
     clock.append(perf_counter())
     say("Recording sizes and hashes")
-    heads_of(tokens, np.memmap(data / SUFFIXES, index_dtype, "r", shape=(size,))).tofile(data / HEADS)
-    made = {}
-    for name in (TOKENS, SUFFIXES, HEADS):
-        path = data / name
-        with open(path, "r+b") as file:
-            os.fsync(file.fileno())
-        made[name] = {"bytes": path.stat().st_size, "sha256": file_hash(path)}
-    files.note_checked(data, {name: (data / name).stat().st_mtime_ns for name in made})
+    order = np.memmap(data / SUFFIXES, index_dtype, "r", shape=(size,))
+    (data / HEADS).write_bytes(heads_of(tokens, order).tobytes())
+    made = sizes(data / name for name in (TOKENS, SUFFIXES, HEADS))
+    files.note_checked(data)
     clock.append(perf_counter())
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
     header = {"format": files.FORMAT, "version": files.VERSION, "created": created, "tokens": size, "documents": count}
     header |= {"vocab_size": vocab_size, "token_dtype": dtype.str, "index_dtype": index_dtype.str}
     header["seconds"] = dict(zip(("read", "sort", "hash"), np.diff(clock).tolist(), strict=True))
-    return {**header, "data": data.name, "files": made}
-
-
-def _put_header(folder: Path, header: dict[str, Any]) -> None:
-    with whole(folder / HEADER) as new, open(new, "w", encoding="utf-8") as file:
-        json.dump({**header, "sha256": files.record_hash(header)}, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
+    return {**header, "files": made}
 
 
 def _sweep(folder: Path) -> None:
     """Remove what interrupted builds left, and data that the header no longer names."""
+    header = folder / HEADER
     try:
-        keep = json.loads((folder / HEADER).read_text(encoding="utf-8"))["data"]
-    except FileNotFoundError:
-        keep = None
-    except (OSError, ValueError, KeyError, TypeError):
+        keep = files.read_header(folder)["data"] if header.exists() else None
+    except DatastoreError:
         return  # a damaged header: nothing is deleted until a new one says what the store is
-    for data in folder.glob(_DATA + "*"):
+    for data in (*folder.glob(_DATA + "*"), *folder.glob(_WORK + "*")):
         if data.name != keep:
             shutil.rmtree(data, ignore_errors=True)
 
@@ -153,36 +136,4 @@ def _check_room(data: Path, size: int, width: int) -> None:
             f"Sorting {size:,} tokens needs {memory / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free. "
             "Close other programs, or build from less text (--limit)."
         )
-    disk, free = size * (4 if size < 2**32 else 8), shutil.disk_usage(data).free
-    if disk > free:
-        raise DatastoreError(
-            f"The suffix array needs {disk / 1e9:.1f} GB under {data.parent}; {free / 1e9:.1f} GB are free. "
-            "Make room, or set SPECDEC_HOME to a folder on another disk."
-        )
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = FileLock(folder / ".lock").acquire(timeout=0)
-    except Timeout as error:
-        raise DatastoreError(f"Another process is building {folder}. Wait for it, or use another --name.") from error
-    with lock:
-        yield
-
-
-@contextmanager
-def _refusals_explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "The disk is full" if full else "The operating system refused"
-        do = "Make room" if full else "Check its permissions"
-        raise DatastoreError(
-            f"{what} while building {folder} ({error}). {do}, or set SPECDEC_HOME to another folder. "
-            "An older store there is as it was."
-        ) from error
+    check_room(data.parent, size * (4 if size < 2**32 else 8), "The suffix array", DatastoreError)

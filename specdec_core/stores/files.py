@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,16 +18,21 @@ import numpy as np
 
 from ..base.errors import SpecdecError
 from ..base.files import write
+from ..base.records import SIZES, differences, unsealed
 from ..model.chat import Tokenizer
 from ..model.fetch import home
-from ..model.manifest import file_hash
 
 Ids = Sequence[int] | np.ndarray  # of a document
 HEADER, CHECKED = "header.json", "checked.json"
 FORMAT, VERSION = "specdec suffix store", 1
 TOKENS, SUFFIXES, HEADS = "tokens.bin", "suffixes.bin", "heads.bin"
 HEAD, EVERY = 8, 64  # bytes of a suffix that are kept apart, of every so many-th suffix
-_ALWAYS_HASHED = 1 << 24  # bytes: so little is hashed at every opening, in less than 50 ms
+_NUMBER = (int, float)
+_SHAPE = {
+    "format": FORMAT, "version": VERSION, "created": str, "tokens": int, "documents": int, "vocab_size": int,
+    "token_dtype": str, "index_dtype": str, "seconds": {str: _NUMBER}, "data": str, "files": SIZES,
+    "tokenizer": (dict, type(None)), "sources": [str],
+}
 
 
 class DatastoreError(SpecdecError):
@@ -87,31 +92,14 @@ def read_header(folder: Path) -> dict[str, Any]:
     """
     path = folder / HEADER
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        stated, found = record.pop("sha256"), record_hash(record)
-        version = record["version"]
+        return unsealed(path.read_bytes(), _SHAPE, str(path), again(folder), DatastoreError)
     except FileNotFoundError as error:
         raise DatastoreError(
             f"{folder} holds no datastore ({HEADER} is missing). Build one: `specdec datastore build --code` "
             "or `specdec datastore build PATH... --name NAME`."
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise DatastoreError(
-            f"{path} cannot be read as the header of a datastore ({error!r}). {_again(folder)}"
-        ) from error
-    if record["format"] != FORMAT or version != VERSION:
-        raise DatastoreError(
-            f"{path} is of format {record['format']!r}, version {version}; this package reads {FORMAT!r}, "
-            f"version {VERSION}. {_again(folder)}"
-        )
-    if stated != found:
-        raise DatastoreError(f"{path} has been altered: its sha256 is {found}; expected {stated}. {_again(folder)}")
-    return record
-
-
-def record_hash(record: dict[str, Any]) -> str:
-    """The sha256 of a header without its own ``sha256``."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+    except OSError as error:
+        raise DatastoreError(f"{path} cannot be read ({error}). {again(folder)}") from error
 
 
 def check_tokenizer(folder: Path, header: dict[str, Any], tokenizer: Tokenizer | None) -> None:
@@ -137,38 +125,31 @@ def check_files(folder: Path, header: dict[str, Any], verify: bool) -> None:
     Raises:
         DatastoreError: naming the file.
     """
-    data, files, times = folder / header["data"], header["files"], {}
-    for name, expected in files.items():
-        path = data / name
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise DatastoreError(f"{path} cannot be read ({error}). {_again(folder)}") from error
-        if status.st_size != expected["bytes"]:
-            sizes = f"{status.st_size:,} bytes; expected {expected['bytes']:,}"
-            raise DatastoreError(f"{path} has {sizes}: it was cut short or altered. {_again(folder)}")
-        times[name] = status.st_mtime_ns
-    small = sum(expected["bytes"] for expected in files.values()) <= _ALWAYS_HASHED
-    if not (small or verify) and times == _checked(data):
-        return
-    for name, expected in files.items():
-        if (found := file_hash(data / name)) != expected["sha256"]:
-            raise DatastoreError(f"{data / name} has sha256 {found}; expected {expected['sha256']}. {_again(folder)}")
-    note_checked(data, times)
+    data, recorded = folder / header["data"], header["files"]
+    full = verify or _times(data, recorded) != _checked(data)
+    if found := differences(data, recorded, full):
+        raise DatastoreError(f"{found[0]}. {again(folder)}")
+    if full:
+        note_checked(data)
 
 
-def _again(folder: Path) -> str:
+def again(folder: Path) -> str:
+    """What to do with a damaged store, for messages."""
     return f"Build the store again: `specdec datastore build ... --name {folder.name}`."
 
 
-def _checked(data: Path) -> dict[str, int] | None:
+def _checked(data: Path) -> Any:
     try:
-        return json.loads((data / CHECKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json.loads((data / CHECKED).read_bytes())
+    except (OSError, ValueError, RecursionError):
         return None
 
 
-def note_checked(data: Path, times: dict[str, int]) -> None:
-    """Remember the files' times at which the hashes agreed; a folder that may not be written is hashed again."""
+def _times(data: Path, names: Iterable[str]) -> dict[str, int]:
+    return {name: path.stat().st_mtime_ns for name in names if (path := data / name).is_file()}
+
+
+def note_checked(data: Path) -> None:
+    """Remember the files' times, now that the hashes agree; a folder that may not be written is hashed again."""
     with suppress(OSError):
-        write(data / CHECKED, json.dumps(times))
+        write(data / CHECKED, json.dumps(_times(data, (TOKENS, SUFFIXES, HEADS))))

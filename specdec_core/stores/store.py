@@ -120,13 +120,22 @@ class SuffixStore:
             DatastoreError: missing, cut short, altered, of another format version or tokenizer.
         """
         folder = files.place(name)
-        header = files.read_header(folder)
-        files.check_tokenizer(folder, header, tokenizer)
-        files.check_files(folder, header, verify)
-        data, size = folder / header["data"], header["tokens"]
-        tokens = _mapped(data / TOKENS, header["token_dtype"], size)
-        sa = _mapped(data / SUFFIXES, header["index_dtype"], size)
-        return cls(tokens, sa, _mapped(data / HEADS, "<u8", files.heads(size)), header["vocab_size"], header)
+        while True:
+            header = files.read_header(folder)
+            try:
+                files.check_tokenizer(folder, header, tokenizer)
+                files.check_files(folder, header, verify)
+                data, size = folder / header["data"], header["tokens"]
+                tokens = _mapped(data / TOKENS, header["token_dtype"], size)
+                sa = _mapped(data / SUFFIXES, header["index_dtype"], size)
+                heads = _mapped(data / HEADS, "<u8", files.heads(size))
+                return cls(tokens, sa, heads, header["vocab_size"], header)
+            except (DatastoreError, OSError, ValueError) as error:
+                if files.read_header(folder) != header:
+                    continue  # a new store took the place of this one meanwhile
+                if isinstance(error, DatastoreError):
+                    raise
+                raise DatastoreError(f"{folder} cannot be opened ({error}). {files.again(folder)}") from error
 
     def find(self, suffix: Sequence[int], max_n: int = 16, min_n: int = 1) -> Match:
         """Where the longest end of ``suffix`` that occurs in the corpus occurs.
