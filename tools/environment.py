@@ -1,7 +1,9 @@
 """Build `.venv`, or see at once that it is whole. Run by `make env`; needs the standard library only.
 
-`.venv/.ready` is written last. It says what the environment was built from, so an interrupted build,
-a changed pyproject.toml or constraints.txt, another Python, or a moved folder never passes for ready:
+With `--lowest` as first argument it builds `.venv-lowest`, with the oldest release that pyproject.toml admits of every
+package that has a lower bound there. `.ready` in the environment is written last. It says what the environment was
+built from, so an interrupted build, a changed pyproject.toml or constraints.txt, another Python, or a moved folder
+never passes for ready:
 
 - no stamp, another Python or another place: the environment is built anew;
 - other requirements: what changed is installed over it.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,7 +24,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
+LOWEST = sys.argv[1:2] == ["--lowest"]
+VENV = ROOT / (".venv-lowest" if LOWEST else ".venv")
 STAMP = VENV / ".ready"
 INPUTS = ("pyproject.toml", "constraints.txt")
 
@@ -41,6 +45,12 @@ def found() -> dict[str, str]:
         return {}
 
 
+def lower_bounds() -> str:
+    """The lines `"name>=version"` of pyproject.toml as constraints `name==version`, but for what builds the package."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project]")[2]
+    return "".join(f"{name}=={bound}\n" for name, bound in sorted(set(re.findall(r'"([\w-]+)>=([\d.]+)"', text))))
+
+
 def build(pip_arguments: list[str]) -> None:
     """Make the environment whole, and say so in the stamp."""
     want, have = wanted(), found()
@@ -55,7 +65,11 @@ def build(pip_arguments: list[str]) -> None:
         run([sys.executable, "-m", "venv", str(VENV)], "On Debian and Ubuntu, install python3-venv first.")
     print("Installing the package and what it needs", flush=True)
     python = str(VENV / "bin" / "python")
-    install = [python, "-m", "pip", "install", "--disable-pip-version-check", "-c", "constraints.txt"]
+    constraints = "constraints.txt"
+    if LOWEST:
+        constraints = str(VENV / "lowest.txt")
+        Path(constraints).write_text(lower_bounds(), encoding="utf-8")
+    install = [python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints]
     run([*install, *pip_arguments, "-e", ".[test]"], "See pip's message above, then run make again.")
     run([python, "-c", "import torch, transformers, specdec_core"], "Run `make clean`, then make again.")
     partial = STAMP.with_suffix(".partial")
@@ -72,10 +86,10 @@ def run(command: list[str], advice: str) -> None:
 def main() -> None:
     if found() == wanted():
         return
-    with open(ROOT / ".venv.lock", "w") as lock:  # a second make waits here, then finds it ready
+    with open(f"{VENV}.lock", "w") as lock:  # a second make waits here, then finds it ready
         fcntl.flock(lock, fcntl.LOCK_EX)
         if found() != wanted():
-            build(sys.argv[1:])
+            build(sys.argv[1 + LOWEST :])
 
 
 if __name__ == "__main__":
