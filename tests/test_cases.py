@@ -19,6 +19,8 @@ value is not checked twice:
     34  a changed byte in what a file says of itself        test_records: test_any_changed_byte_is_refused_...
     35  a folder that is read-only, full, or built anew     test_records: test_a_read_only_..., test_a_full_disk_...,
         while it is read                                    test_readers_and_builders_at_once_are_all_right
+    36  what is no whole number, or no finite one           test_arguments: every limit, id, seed and setting
+    37  a setting that a default budget stands above        test_arguments: test_a_draft_as_long_as_was_asked_for
 
 and of grading:
 

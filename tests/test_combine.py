@@ -352,7 +352,7 @@ def test_by_name():
     assert drafter.t(1) > 0 and drafter.t(128) == pytest.approx(2 * drafter.t(64))
     drafter = methods.build("adaptive", context)
     assert (drafter.drafter.offset, SuffixDecoding().offset) == (4.0, 0.0), "longer drafts, for it to cut"
-    drafter = methods.build("adaptive:method=suffix_decoding>ngram", context)
+    drafter = methods.build("adaptive:method=suffix_decoding:offset=4.0>ngram", context)
     assert drafter.name == "adaptive(suffix_decoding>ngram)" and drafter.drafter.first.offset == 4.0
     with pytest.raises(SpecdecError, match="no method 'nothing'"):
         methods.build("adaptive:method=ngram>nothing", context)
@@ -377,5 +377,5 @@ def test_room_is_asked_for_whoever_is_inside():
     "wrong", [{"t": lambda q: 0.0}, {"explore": 2.0}, {"memory": 0.5}, {"hope": -0.1}, {"hope": 1.1}]
 )
 def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match="t\\(1\\) > 0"):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}.* must be"):
         Adaptive(PromptLookup(), **{"t": gentle, **wrong})

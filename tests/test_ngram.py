@@ -118,7 +118,7 @@ def test_reading_does_not_grow_with_the_history():
 
 def test_refuses_impossible_settings():
     for name, value in [("num_tokens", 0), ("min_n", 0), ("branches", 0), ("max_keys", 0), ("min_n", 4)]:
-        with pytest.raises(ValueError, match=f"{name}={value}"):
+        with pytest.raises(ValueError, match=f"{name} must be .*; got {value}"):
             NGramDictionary(**{name: value})
 
 

@@ -187,7 +187,7 @@ def test_whole_numbers_of_every_kind_are_stop_tokens(tokens):
 
 @pytest.mark.parametrize("tokens", [3.0, [2.5], "3", ["3"]])
 def test_what_is_no_whole_number_is_refused_as_a_stop_token(tokens):
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match=r"^tokens.*: expected "):
         Stop(tokens)
 
 

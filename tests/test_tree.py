@@ -27,7 +27,7 @@ Q = np.full((3, 4), 0.25)
             dict(tokens=[1, 2, 3], parents=[-1, 0, 1], candidate=[True, False, True]),
             "a candidate cannot hang from a scratch row",
         ),
-        (dict(tokens=[1], parents=[-1], draw="beam"), "draw must be one of .*'without_replacement'.*; got 'beam'"),
+        (dict(tokens=[1], parents=[-1], draw="beam"), "draw must be 'point' or .*'without_replacement'; got 'beam'"),
         (dict(tokens=[1, 2, 3], parents=[-1, 0, 0], draw="iid"), r"needs q of shape \(3, V\), .*; got None"),
         (dict(tokens=[1, 2], parents=[-1, 0], draw="iid", q=Q), r"needs q of shape \(2, V\), .*; got \(3, 4\)"),
         (dict(tokens=[1, 2], parents=[-1, 0], draw="without_replacement", q=Q[0]), r"got \(4,\)"),

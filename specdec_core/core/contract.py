@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from ..base.arguments import whole
 from ..base.errors import SpecdecError
 from .rng import Rng
 from .rules import Verdict
@@ -99,10 +100,16 @@ class Budget:
     Attributes:
         nodes: rows besides the root, scratch rows included.
         depth: edges on the longest path; limited by the room left in the model's context.
+
+    Raises:
+        ValueError: for anything but whole numbers of at least 0.
     """
 
     nodes: int
     depth: int
+
+    def __post_init__(self) -> None:
+        vars(self).update(nodes=whole("nodes", self.nodes, 0), depth=whole("depth", self.depth, 0))
 
 
 class Drafter(Protocol):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
 
+from ..base.arguments import ids, whole
 from ..base.errors import ContextLimitError, DraftError
 from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
@@ -77,7 +78,7 @@ def generate(
         ContextLimitError: if the prompt leaves no room for a new token.
         DraftError: if the drafter breaks its contract.
         ValueError: for an empty prompt without a beginning-of-sequence token, ids outside the vocabulary,
-            or a negative limit.
+            a negative limit, or anything that is no whole number where one is expected.
 
     Example:
         >>> import numpy as np
@@ -119,17 +120,15 @@ class Run:
         rngs: tuple[Rng, Rng] | None = None,
     ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
-        max_nodes = self.drafter.max_nodes if max_nodes is None else max_nodes
-        if max_new_tokens < 0 or max_nodes < 0:
-            raise ValueError(f"limits must be >= 0; got max_new_tokens={max_new_tokens}, max_nodes={max_nodes}")
         self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
         self.context = _checked(prompt, lm)
         self.prompt_length = len(self.context)
-        self.max_new_tokens, self.max_nodes = max_new_tokens, max_nodes
+        self.max_new_tokens = whole("max_new_tokens", max_new_tokens, 0)
+        self.max_nodes = whole("max_nodes", self.drafter.max_nodes if max_nodes is None else max_nodes, 0)
         name, label = self.drafter.name, self.rule.label
         self.trace = Trace(f"{name} ({label})" if label else name, self.prompt_length)
         self.watch = (stop or Stop()).watch()
-        if max_new_tokens == 0:
+        if self.max_new_tokens == 0:
             self.watch.reason = "length"
         self._draft_rng, self._verify_rng = rngs or spawn(seed)
 
@@ -229,22 +228,22 @@ def one_by_one(lms: Sequence[LanguageModel], trees: Sequence[DraftTree], needs_h
 
 
 def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
-    ids = [int(i) for i in prompt]
-    if not ids:
+    tokens = ids("prompt", prompt)
+    if not tokens:
         if lm.bos_id is None:
             raise ValueError(
                 "an empty prompt needs a beginning-of-sequence token, and this model has none; "
                 "pass at least one token id"
             )
-        ids = [lm.bos_id]
-    if bad := [i for i in ids if not 0 <= i < lm.vocab_size]:
+        tokens = [lm.bos_id]
+    if bad := [i for i in tokens if i >= lm.vocab_size]:
         raise ValueError(f"token ids must be in 0 ... {lm.vocab_size - 1}; the prompt has {bad[:5]}")
-    if len(ids) >= lm.max_length:
+    if len(tokens) >= lm.max_length:
         raise ContextLimitError(
-            f"the prompt has {len(ids)} tokens and the model's context holds {lm.max_length}; "
+            f"the prompt has {len(tokens)} tokens and the model's context holds {lm.max_length}; "
             f"shorten the prompt to at most {lm.max_length - 1} tokens"
         )
-    return ids
+    return tokens
 
 
 def _check_tree(tree: DraftTree, root: int, budget: Budget, vocab_size: int, name: str) -> None:

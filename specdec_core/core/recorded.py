@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ..base.arguments import ids
 from ..base.errors import SpecdecError
 from .contract import Choices, Drafter, LMOutput
 from .engine import generate
@@ -41,8 +42,8 @@ class Recorded:
     bos_id: int | None = None
 
     def __init__(self, prompt: Sequence[int], answer: Sequence[int], states: torch.Tensor | None = None):
-        self.prompt, self.answer, self.states = list(prompt), list(answer), states
-        self.text, self.length = [*prompt, *answer], 0
+        self.prompt, self.answer, self.states = ids("prompt", prompt), ids("answer", answer), states
+        self.text, self.length = [*self.prompt, *self.answer], 0
 
     def replay(self, drafter: Drafter) -> Trace:
         """The trace of a greedy run that writes the whole answer. The drafter keeps what it learns of it."""

@@ -12,6 +12,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
+from ..base.arguments import whole
+
 Outcome = TypeVar("Outcome", bound=Hashable)
 
 
@@ -24,6 +26,7 @@ class Rng:
     """
 
     def __init__(self, seed: int | np.random.SeedSequence = 0):
+        seed = seed if isinstance(seed, np.random.SeedSequence) else whole("seed", seed, 0)
         self._generator = np.random.Generator(np.random.Philox(seed))
 
     def uniform(self) -> float:
@@ -50,7 +53,7 @@ def pick_at(u: float, law: np.ndarray) -> int:
 
 def spawn(seed: int) -> tuple[Rng, Rng]:
     """Two independent streams of one seed: one for drafting, one for verifying."""
-    draft, verify = np.random.SeedSequence(seed).spawn(2)
+    draft, verify = np.random.SeedSequence(whole("seed", seed, 0)).spawn(2)
     return Rng(draft), Rng(verify)
 
 
@@ -116,7 +119,7 @@ def enumerate_law(run: Callable[[Rng], Outcome], limit: int = 2_000_000) -> dict
     """
     law: dict[Outcome, float] = {}
     prescribed: list[int] = []
-    for _ in range(limit):
+    for _ in range(whole("limit", limit, 1)):
         rng = _Branching(prescribed)
         result = run(cast(Rng, rng))  # which draws through `uniform() < x` and `pick` alone
         law[result] = law.get(result, 0.0) + rng.weight

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..base.arguments import real, whole
 from .contract import Choices
 from .rules import Greedy, Laws
 from .tree import DraftTree
@@ -33,7 +34,7 @@ class Sampling:
         presence_penalty: subtracted from the logits of tokens that were generated (prompt excluded). 0 is off.
 
     Raises:
-        ValueError: on a value outside its range.
+        ValueError: on a value of another kind, or outside its range.
 
     Example:
         >>> Sampling(temperature=1.0, top_k=2).law(np.array([0.0, 1.0, 1.0])).tolist()
@@ -48,17 +49,14 @@ class Sampling:
     presence_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        checks = [
-            ("temperature", self.temperature >= 0 and np.isfinite(self.temperature), "finite and >= 0"),
-            ("top_k", self.top_k >= 0 and int(self.top_k) == self.top_k, "an integer >= 0 (0 keeps all)"),
-            ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
-            ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
-            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "> 0 (1 is off)"),
-            ("presence_penalty", np.isfinite(self.presence_penalty), "finite (0 is off)"),
-        ]
-        for name, good, expected in checks:
-            if not good:
-                raise ValueError(f"{name} must be {expected}; got {getattr(self, name)!r}")
+        vars(self).update(
+            temperature=real("temperature", self.temperature, 0),
+            top_k=whole("top_k", self.top_k, 0),
+            top_p=real("top_p", self.top_p, above=0, most=1),
+            min_p=real("min_p", self.min_p, 0, 1),
+            repetition_penalty=real("repetition_penalty", self.repetition_penalty, above=0),
+            presence_penalty=real("presence_penalty", self.presence_penalty),
+        )
 
     @property
     def greedy(self) -> bool:

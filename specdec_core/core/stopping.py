@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any, Protocol, SupportsIndex
+
+from ..base.arguments import ids, whole
 
 _WHOLE = 8  # tokens that the bytes of one character may be spread over; more are bytes that never become one
 
@@ -27,7 +28,8 @@ class Stop:
         special: id -> the stop string that is this special token, which decoded text never shows.
 
     Raises:
-        ValueError: for strings without a tokenizer, an empty string, or one that holds a special token and more.
+        ValueError: for ids that are no whole numbers >= 0, strings without a tokenizer, an empty string, or one that
+            holds a special token and more.
 
     Example:
         >>> Stop(tokens=7).tokens
@@ -45,7 +47,7 @@ class Stop:
         strings: Iterable[str] | str = (),
         tokenizer: Decoder | None = None,
     ):
-        ids = () if tokens is None else _ids(tokens)
+        ends = () if tokens is None else _ends(tokens)
         texts = (strings,) if isinstance(strings, str) else tuple(strings)
         if texts and tokenizer is None:
             raise ValueError("stop strings are compared with text: pass the tokenizer that decodes it")
@@ -60,19 +62,17 @@ class Stop:
                     f"make {mixed[0]!r} a stop string of its own, or pass its id as a stop token"
                 )
         shown = tuple(text for text in texts if text not in special.values())
-        vars(self).update(tokens=frozenset(ids), strings=shown, tokenizer=tokenizer, special=special)
+        vars(self).update(tokens=frozenset(ends), strings=shown, tokenizer=tokenizer, special=special)
 
     def watch(self) -> Watch:
         """A fresh watch over one generation."""
         return Watch(self)
 
 
-def _ids(tokens: Iterable[SupportsIndex] | SupportsIndex) -> list[int]:
+def _ends(tokens: Iterable[SupportsIndex] | SupportsIndex) -> list[int]:
     """One id or several, of whatever kind of whole number."""
-    try:
-        return [index(tokens)]  # type: ignore[arg-type]
-    except TypeError:
-        return [index(token) for token in tokens]  # type: ignore[union-attr]
+    several = isinstance(tokens, Iterable) and getattr(tokens, "shape", None) != ()
+    return ids("tokens", tokens) if several else [whole("tokens", tokens, 0)]
 
 
 def _special_tokens(tokenizer: Any) -> dict[int, str]:

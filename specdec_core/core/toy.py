@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ..base.arguments import ids as checked
+from ..base.arguments import real, whole
 from .contract import LMOutput
 from .sampling import softmax
 from .tree import DraftTree
@@ -39,14 +41,15 @@ class TableLM:
         if logits.ndim < 2 or len(set(logits.shape)) != 1:
             raise ValueError(f"a table needs at least two axes, all of length V; got shape {logits.shape}")
         self.table, self.order = logits, logits.ndim - 1
-        self.vocab_size, self.max_length = logits.shape[-1], max_length
+        self.vocab_size, self.max_length = logits.shape[-1], whole("max_length", max_length, 1)
         self._tokens: list[int] = []
 
     @classmethod
     def random(cls, vocab_size: int, order: int = 1, seed: int = 0, scale: float = 1.5) -> TableLM:
         """A table of normal logits with standard deviation ``scale``."""
-        rng = np.random.default_rng(seed)
-        return cls(rng.normal(scale=scale, size=(vocab_size,) * (order + 1)))
+        rng = np.random.default_rng(whole("seed", seed, 0))
+        shape = (whole("vocab_size", vocab_size, 1),) * (whole("order", order, 1) + 1)
+        return cls(rng.normal(scale=real("scale", scale, 0), size=shape))
 
     @property
     def length(self) -> int:
@@ -69,7 +72,7 @@ class TableLM:
         return state
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
-        self._tokens = [int(i) for i in ids]
+        self._tokens = checked("ids", ids)
         return self._states([ids[: i + 1] for i in range(len(ids))]) if needs_hidden else None
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:

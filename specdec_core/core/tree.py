@@ -13,6 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ..base.arguments import ids, one_of, vector, whole
+
 DRAWS = ("point", "iid", "without_replacement")
 
 
@@ -32,8 +34,9 @@ class DraftTree:
             accepted (the lookahead window is made of them).
 
     Raises:
-        ValueError: if the arrays disagree in length, a parent does not come before its child, a
-            candidate hangs from a scratch row, or q is missing or has the wrong shape.
+        ValueError: if the arrays disagree in length, hold anything but whole numbers (of ``candidate``: but True and
+            False), a parent does not come before its child, a candidate hangs from a scratch row, or q is missing
+            or has the wrong shape.
 
     Example:
         >>> tree = DraftTree.from_paths(7, [[1, 2], [1, 3], [4]])
@@ -50,11 +53,10 @@ class DraftTree:
     candidate: np.ndarray = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        tokens = np.asarray(self.tokens, dtype=np.int64)
-        parents = np.asarray(self.parents, dtype=np.int64)
-        candidate = np.ones(len(tokens), bool) if self.candidate is None else np.asarray(self.candidate, bool)
+        tokens, parents = vector("tokens", self.tokens), vector("parents", self.parents)
+        candidate = np.ones(tokens.shape, bool) if self.candidate is None else vector("candidate", self.candidate, bool)
         vars(self).update(tokens=tokens, parents=parents, candidate=candidate)
-        rows = len(tokens)
+        rows = tokens.size
         if tokens.ndim != 1 or rows == 0 or parents.shape != (rows,) or candidate.shape != (rows,):
             raise ValueError(
                 f"tokens, parents and candidate must be vectors of one length >= 1; got shapes "
@@ -64,8 +66,7 @@ class DraftTree:
             raise ValueError(f"parents must be -1 for row 0 and an earlier row elsewhere; got {parents.tolist()}")
         if not candidate[0] or (candidate[1:] & ~candidate[parents[1:]]).any():
             raise ValueError("the root is always a candidate, and a candidate cannot hang from a scratch row")
-        if self.draw not in DRAWS:
-            raise ValueError(f"draw must be one of {DRAWS}; got {self.draw!r}")
+        one_of("draw", self.draw, DRAWS)
         if self.draw != "point" and rows > 1 and (self.q is None or self.q.ndim != 2 or len(self.q) != rows):
             shape = None if self.q is None else self.q.shape
             raise ValueError(f"draw={self.draw!r} needs q of shape ({rows}, V), the laws drawn from; got {shape}")
@@ -162,7 +163,7 @@ class DraftTree:
         if q is not None and rows > 1:
             # Row i holds the law of its children, so the last row has none; the zeros are never read.
             laws = np.concatenate([np.asarray(q, np.float64), np.zeros((1, np.shape(q)[1]))])
-        return cls(np.concatenate([[root], np.asarray(tokens, np.int64)]), np.arange(-1, rows - 1), draw, laws)
+        return cls(np.concatenate([[root], vector("tokens", tokens)]), np.arange(-1, rows - 1), draw, laws)
 
     @classmethod
     def from_paths(cls, root: int, paths: Sequence[Sequence[int]], limit: int | None = None) -> DraftTree:
@@ -171,15 +172,16 @@ class DraftTree:
         ``limit`` bounds the number of nodes; earlier paths are kept first.
         """
         tokens, parents, index = [root], [-1], {}
+        limit = None if limit is None else whole("limit", limit, 0)
         for path in paths:
             at = 0
-            for token in path:
-                key = (at, int(token))
+            for token in ids("path", path):
+                key = (at, token)
                 if key not in index:
                     if limit is not None and len(tokens) > limit:
                         break
                     index[key] = len(tokens)
-                    tokens.append(int(token))
+                    tokens.append(token)
                     parents.append(at)
                 at = index[key]
         return cls(np.array(tokens), np.array(parents))

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..base.arguments import real
 from .contract import Drafter, LanguageModel
 from .engine import generate
 from .rng import Rng, enumerate_law, total_variation
@@ -59,6 +60,9 @@ class Typical:
     epsilon: float = 0.09
     delta: float = 0.3
     label: ClassVar[str] = "typical acceptance, not lossless"
+
+    def __post_init__(self) -> None:
+        vars(self).update(epsilon=real("epsilon", self.epsilon, 0, 1), delta=real("delta", self.delta, 0))
 
     def __call__(self, p: Laws | Greedy, tree: DraftTree, rng: Rng) -> Verdict:
         if isinstance(p, Greedy):

@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from ..base.arguments import real
 from ..core.contract import Budget, Drafter, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
 from ..core.tree import DraftTree
 from .cascade import in_turn
 from .methods import Context, MethodError
-
-# Settings of a drafter that `Adaptive` cuts, where its defaults are sparing.
-_LONGER = {"suffix_decoding": "suffix_decoding:offset=4.0"}
 
 
 class Adaptive(DrafterBase):
@@ -72,13 +70,10 @@ class Adaptive(DrafterBase):
         self, drafter: Drafter, t: Callable[[int], float], draft_seconds: Callable[[int], float] = lambda nodes: 0.0,
         explore: float = 0.01, memory: float = 32.0, hope: float = 0.7,
     ):
-        if not t(1) > 0 or not 0 <= explore <= 1 or memory < 1 or not 0 <= hope <= 1:
-            raise ValueError(
-                f"t(1) > 0, 0 <= explore <= 1, memory >= 1 and 0 <= hope <= 1 are needed; got t(1)={t(1)}, "
-                f"explore={explore}, memory={memory}, hope={hope}"
-            )
+        real("t(1)", t(1), above=0)
         self.drafter, self.t, self.draft_seconds = drafter, t, draft_seconds
-        self.explore, self.hope, self._decay = explore, hope, float(np.exp(-1 / memory))
+        self.explore, self.hope = real("explore", explore, 0, 1), real("hope", hope, 0, 1)
+        self._decay = float(np.exp(-1 / real("memory", memory, 1)))
         self.name = f"adaptive({drafter.name})"
         self.needs_hidden, self.max_nodes = drafter.needs_hidden, drafter.max_nodes
         self.has_model, self.draft_ids = drafter.has_model, drafter.draft_ids
@@ -90,17 +85,17 @@ class Adaptive(DrafterBase):
         self._unjudged: list[_Proposal] = []
 
     @classmethod
-    def build(cls, context: Context, method: str = "suffix_decoding", explore: float = 0.01) -> Adaptive:
+    def build(cls, context: Context, method: str = "suffix_decoding:offset=4.0", explore: float = 0.01) -> Adaptive:
         """From the name of a drafter and the context's t(q); where a model drafts, what a draft costs is measured too.
 
-        ``method`` may be a cascade, such as "suffix_decoding>rest": worth having where there is a datastore.
+        ``method`` may be a cascade, such as "suffix_decoding:offset=4.0>rest": worth having where there is a datastore.
 
-        Suffix decoding is asked for drafts four nodes longer than it makes by itself: what is too long is cut
-        here, what is too short is not made longer. Replayed over the own prompts (benchmarks/replay.py), it was
+        By default suffix decoding is asked for drafts four nodes longer than it makes by itself: what is too long is
+        cut here, what is too short is not made longer. Replayed over the own prompts (benchmarks/replay.py), it was
         the faster choice, on average over the tasks, than prompt lookup, n-grams or their cascade at every slope
         of t(q), from 0.01 to 0.5 of t(1) per row.
         """
-        drafter = in_turn(">".join(_LONGER.get(name, name) for name in method.split(">")), context)
+        drafter = in_turn(method, context)
         if context.t is None:
             raise MethodError(
                 "adaptive decides by t(q), which is not known here; build it with measure.context_for(lm)"

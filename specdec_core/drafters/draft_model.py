@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ..base.arguments import one_of, whole
 from ..base.errors import SpecdecError
 from ..core.contract import Budget, DrafterBase, LanguageModel
 from ..core.rng import Rng
@@ -58,14 +59,13 @@ class DraftModel(DrafterBase):
         self, lm: LanguageModel, num_tokens: int = 5, vocab_size: int | None = None, sampling: Sampling | None = None,
         ids: np.ndarray | None = None,
     ):
-        if num_tokens < 1:
-            raise ValueError(f"num_tokens must be at least 1; got {num_tokens}")
-        vocab_size = vocab_size or lm.vocab_size
+        vocab_size = lm.vocab_size if vocab_size is None else whole("vocab_size", vocab_size, 1)
         if ids is None:
             ids = np.arange(min(lm.vocab_size, vocab_size))
         elif len(ids) != (rows := lm.vocab_size):
             raise ValueError(f"ids must name a token for each of the draft model's {rows} rows; got {len(ids)}")
-        self.lm, self.num_tokens, self.reduced = lm, num_tokens, Reduced(ids, vocab_size, sampling)
+        self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
+        self.lm, self.reduced = lm, Reduced(ids, vocab_size, sampling)
         self.draft_ids = self.reduced.ids
         self._prompt_length = 0
         self._known: list[int] = []  # the tokens in the draft model's cache,
@@ -92,8 +92,7 @@ class DraftModel(DrafterBase):
         from ..model.loading import load
         from . import distilled
 
-        if vocabulary not in ("reduced", "full"):
-            raise ValueError(f"vocabulary must be 'reduced' or 'full'; got {vocabulary!r}")
+        one_of("vocabulary", vocabulary, ("reduced", "full"))
         target = context.cached()
         if not model:
             lm, ids = distilled.draft_lm(target, context.weights_hash, weights, vocabulary == "full")

@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 import torch
 
+from ..base.arguments import one_of, whole
 from ..core.contract import Budget
 from ..core.rng import Rng
 from ..core.sampling import Sampling
@@ -84,13 +86,12 @@ class EAGLE(FeatureDrafter):
         self, model: Continues, vocab_size: int, tree: str = "dynamic", depth: int = 3, top_k: int = 4, total: int = 7,
         sampling: Sampling | None = None,
     ):
-        if tree not in TREES:
-            raise ValueError(f"tree must be one of {TREES}; got {tree!r}")
-        if min(depth, top_k, total) < 1:
-            raise ValueError(f"depth, top_k and total must be at least 1; got {depth}, {top_k} and {total}")
         super().__init__(model, vocab_size, sampling)
-        self.tree, self.depth, self.top_k, self.total = tree, depth, min(top_k, len(model.ids)), total
-        self.max_nodes = depth if tree == "chain" else total
+        self.tree, static = one_of("tree", tree, TREES), tree == "static"
+        self.depth = whole("depth", depth, 1, max(map(len, STATIC)) if static else inf)
+        self.total = whole("total", total, 1, len(STATIC) if static else inf)
+        self.top_k = whole("top_k", top_k, 1)
+        self.max_nodes = self.depth if tree == "chain" else self.total
         self.growth: Growth | None = None
 
     @classmethod

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..base.arguments import ids, whole
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
@@ -61,12 +62,10 @@ class Jacobi(DrafterBase):
     name = "jacobi"
 
     def __init__(self, m: int = 8, init: str | Sequence[int] = "random"):
-        if m < 1:
-            raise ValueError(f"the guess must be at least one token long; got m={m}")
-        if isinstance(init, str) and init not in ("random", "repeat") or len(init) == 0:
+        self.m = self.max_nodes = whole("m", m, 1)
+        self.init = init if isinstance(init, str) else tuple(ids("init", init))
+        if self.init not in ("random", "repeat") and (isinstance(init, str) or not self.init):
             raise ValueError(f"init must be 'random', 'repeat' or a sequence of token ids; got {init!r}")
-        self.m, self.max_nodes = m, m
-        self.init = init if isinstance(init, str) else tuple(int(i) for i in init)
         self.reset([])
 
     def reset(self, context: Sequence[int]) -> None:

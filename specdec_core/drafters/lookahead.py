@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..base.arguments import flag, one_of, whole
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
@@ -82,16 +83,12 @@ class Lookahead(DrafterBase):
         self, W: int = 7, N: int = 5, G: int | None = None, prompt_ngrams: bool = False, pool_size: int | None = None,
         slide: str = "one",
     ):
-        G = W if G is None else G
-        pool_size = G if pool_size is None else pool_size
-        if min(W, N - 1, G, pool_size) < 1:
-            got = f"{W=}, {N=}, {G=}, {pool_size=}"
-            raise ValueError(f"W >= 1, N >= 2, G >= 1 and pool_size >= 1 are needed; got {got}")
-        if slide not in ("one", "accepted"):
-            raise ValueError(f"slide must be 'one' or 'accepted'; got {slide!r}")
-        self.W, self.N, self.G = W, N, G
-        self.max_nodes = (W + G) * (N - 1) - 1
-        self.prompt_ngrams, self.pool_size, self.slide = prompt_ngrams, pool_size, slide
+        self.W, self.N = whole("W", W, 1), whole("N", N, 2)
+        self.G = self.W if G is None else whole("G", G, 1)
+        self.pool_size = self.G if pool_size is None else whole("pool_size", pool_size, 1)
+        self.max_nodes = (self.W + self.G) * (self.N - 1) - 1
+        self.prompt_ngrams = flag("prompt_ngrams", prompt_ngrams)
+        self.slide = one_of("slide", slide, ("one", "accepted"))
         self._warned = False
         self.reset([])
 

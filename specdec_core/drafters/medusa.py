@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..base.arguments import one_of, whole
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
@@ -67,17 +68,14 @@ class Medusa(DrafterBase):
         self, heads: Callable[[torch.Tensor], torch.Tensor], ids: np.ndarray, accuracy: np.ndarray, vocab_size: int,
         nodes: int = 7, draw: str = "without_replacement", sampling: Sampling | None = None,
     ):
-        if nodes < 1:
-            raise ValueError(f"nodes must be at least 1; got {nodes}")
-        if draw not in ("without_replacement", "point"):
-            raise ValueError(f"draw must be 'without_replacement' or 'point'; got {draw!r}")
+        one_of("draw", draw, ("without_replacement", "point"))
         self.heads, self.reduced = heads, Reduced(ids, vocab_size, sampling)
         self.draft_ids = self.reduced.ids
         # Rounded shares may sum to a little more than 1.
         self.accuracy = accuracy / np.maximum(1.0, accuracy.sum(1, keepdims=True))  # (H, R)
         if self.accuracy.shape[1] > len(ids):
             raise ValueError(f"the accuracy of {self.accuracy.shape[1]} ranks was given for {len(ids)} tokens")
-        self.nodes = self.max_nodes = nodes
+        self.nodes = self.max_nodes = whole("nodes", nodes, 1)
         self.draw = "point" if self.reduced.sampling.greedy else draw
         self._shapes: dict[tuple[int, int], DraftTree] = {}
         self._prompt_length = 0

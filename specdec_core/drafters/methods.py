@@ -107,10 +107,10 @@ def split(names: str) -> list[str]:
 
 
 def parse(name: str) -> tuple[str, dict[str, Any]]:
-    """The drafter's name and its settings; values are Python literals, or else strings.
+    """The drafter's name and its settings; values are Python literals, or else strings, as names always are.
 
     Raises:
-        MethodError: no such drafter, or a setting without a value.
+        MethodError: no such drafter, or a setting without a value, or with two.
 
     Example:
         >>> parse("prompt_lookup:num_tokens=5,match=first")
@@ -119,12 +119,15 @@ def parse(name: str) -> tuple[str, dict[str, Any]]:
     base, _, rest = name.partition(":")
     if base not in REGISTRY:
         raise MethodError(f"no method {base!r}; choose from: {', '.join(REGISTRY)}.")
-    settings = {}
+    settings: dict[str, Any] = {}
+    defaults = _settings(base) if rest else {}
     for piece in filter(None, rest.split(",")):
         key, equals, value = (part.strip() for part in piece.partition("="))
         if not (key and equals and value):
             raise MethodError(f"{name!r}: expected key=value, such as num_tokens=5; got {piece!r}.")
-        settings[key] = _value(value)
+        if key in settings:
+            raise MethodError(f"{name!r}: {key} is set twice, to {settings[key]!r} and to {value}; leave one out.")
+        settings[key] = value if isinstance(defaults.get(key), str) else _value(value)
     return base, settings
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..base.arguments import whole
 from ..core.contract import Budget
 from ..core.rng import Rng
 from ..core.sampling import Sampling
@@ -33,10 +34,8 @@ class MTP(FeatureDrafter):
     name = "mtp"
 
     def __init__(self, model: Continues, vocab_size: int, num_tokens: int = 3, sampling: Sampling | None = None):
-        if num_tokens < 1:
-            raise ValueError(f"num_tokens must be at least 1; got {num_tokens}")
         super().__init__(model, vocab_size, sampling)
-        self.num_tokens = self.max_nodes = num_tokens
+        self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
 
     @classmethod
     def build(cls, context: Context, num_tokens: int = 3, weights: str = "mtp") -> MTP:

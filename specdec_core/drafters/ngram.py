@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..base.arguments import whole
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
@@ -54,11 +55,10 @@ class NGramDictionary(DrafterBase):
     def __init__(
         self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, branches: int = 8, max_keys: int = 100_000
     ):
-        if min(num_tokens, min_n, branches, max_keys) < 1 or max_n < min_n:
-            got = f"{num_tokens=}, {max_n=}, {min_n=}, {branches=}, {max_keys=}"
-            raise ValueError(f"numbers >= 1 and min_n <= max_n are needed; got {got}")
-        self.num_tokens = self.max_nodes = num_tokens
-        self.max_n, self.min_n, self.branches, self.max_keys = max_n, min_n, branches, max_keys
+        self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
+        self.max_n = whole("max_n", max_n, 1)
+        self.min_n = whole("min_n", min_n, 1, self.max_n)
+        self.branches, self.max_keys = whole("branches", branches, 1), whole("max_keys", max_keys, 1)
         self.reset([])
 
     def reset(self, context: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..base.arguments import one_of, whole
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
@@ -38,12 +39,10 @@ class PromptLookup(DrafterBase):
     name = "prompt_lookup"
 
     def __init__(self, num_tokens: int = 10, max_n: int = 3, min_n: int = 1, match: str = "last"):
-        if num_tokens < 1 or min_n < 1 or max_n < min_n:
-            got = f"{num_tokens=}, {min_n=}, {max_n=}"
-            raise ValueError(f"num_tokens >= 1 and 1 <= min_n <= max_n are needed; got {got}")
-        if match not in ("first", "last"):
-            raise ValueError(f"match must be 'first' or 'last'; got {match!r}")
-        self.num_tokens, self.max_n, self.min_n, self.match = num_tokens, max_n, min_n, match
+        self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
+        self.max_n = whole("max_n", max_n, 1)
+        self.min_n = whole("min_n", min_n, 1, self.max_n)
+        self.match = one_of("match", match, ("first", "last"))
         self.reset([])
 
     def reset(self, context: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from ..base.arguments import vector, whole
 from ..core.sampling import Sampling, argmax
 
 
@@ -37,7 +38,8 @@ class Reduced:
     """
 
     def __init__(self, ids: np.ndarray, vocab_size: int, sampling: Sampling | None = None):
-        self.ids, self.vocab_size, self.sampling = np.asarray(ids), vocab_size, sampling or Sampling()
+        self.ids, self.vocab_size = vector("ids", ids), whole("vocab_size", vocab_size, 1)
+        self.sampling = sampling or Sampling()
         if len(np.unique(self.ids)) < len(self.ids) or self.ids.min() < 0 or self.ids.max() >= vocab_size:
             raise ValueError(f"ids must be tokens 0 ... {vocab_size - 1} of the target, each once")
 

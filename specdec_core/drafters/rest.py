@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..base.arguments import whole
 from ..core.contract import Budget, DrafterBase
 from ..core.rng import Rng
 from ..core.tree import DraftTree
@@ -51,12 +52,12 @@ class REST(DrafterBase):
         self, store: SuffixStore, max_n: int = 16, min_n: int = 2, nodes: int = 8, depth: int = 10, matches: int = 128,
         vocab_size: int | None = None,
     ):
-        if min(min_n, nodes, depth, matches) < 1 or max_n < min_n:
-            got = f"{max_n=}, {min_n=}, {nodes=}, {depth=}, {matches=}"
-            raise ValueError(f"numbers >= 1 and min_n <= max_n are needed; got {got}")
-        self.store, self.max_n, self.min_n, self.nodes = store, max_n, min_n, nodes
-        self.depth, self.matches = depth, matches
-        self.vocab_size = min(vocab_size or store.vocab_size, store.vocab_size)
+        self.store, self.max_n = store, whole("max_n", max_n, 1)
+        self.min_n = whole("min_n", min_n, 1, self.max_n)
+        self.nodes = self.max_nodes = whole("nodes", nodes, 1)
+        self.depth, self.matches = whole("depth", depth, 1), whole("matches", matches, 1)
+        ours = store.vocab_size if vocab_size is None else whole("vocab_size", vocab_size, 1)
+        self.vocab_size = min(ours, store.vocab_size)
         self.match_len = 0
 
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base.arguments import real, whole
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
@@ -65,7 +66,7 @@ class SuffixDecoding(DrafterBase):
         source: the memory it came from: "this request", "past requests", or "none".
 
     Raises:
-        ValueError: on a value outside its range; the message shows all of them.
+        ValueError: on a value of another kind, or outside its range.
 
     Example:
         >>> drafter = SuffixDecoding(nodes=4)
@@ -82,15 +83,13 @@ class SuffixDecoding(DrafterBase):
         self, nodes: int = 16, depth: int = 24, factor: float = 1.0, offset: float = 0.0, min_prob: float = 0.1,
         min_n: int = 1, max_requests: int = 10_000, max_tokens: int = 200_000,
     ):
-        counts = min(nodes, min_n, max_tokens) >= 1 and min(max_requests, factor) >= 0
-        if not (counts and depth > min_n and 0 < min_prob <= 1):
-            raise ValueError(
-                f"nodes, min_n, max_tokens >= 1, depth > min_n, max_requests, factor >= 0, 0 < min_prob <= 1 "
-                f"are needed; got {nodes=}, {min_n=}, {max_tokens=}, {depth=}, {max_requests=}, {factor=}, {min_prob=}"
-            )
-        self.nodes, self.depth, self.min_n, self.min_prob = nodes, depth, min_n, min_prob
-        self.factor, self.offset, self.max_tokens = factor, offset, max_tokens
-        self.past = PastTexts(depth, max_requests, max_tokens)
+        self.nodes = self.max_nodes = whole("nodes", nodes, 1)
+        self.min_n = whole("min_n", min_n, 1)
+        self.depth = whole("depth", depth, self.min_n + 1)
+        self.factor, self.offset = real("factor", factor, 0), real("offset", offset)
+        self.min_prob = real("min_prob", min_prob, above=0, most=1)
+        self.max_tokens = whole("max_tokens", max_tokens, 1)
+        self.past = PastTexts(self.depth, whole("max_requests", max_requests, 0), self.max_tokens)
         self._start([])
 
     def reset(self, context: Sequence[int]) -> None:

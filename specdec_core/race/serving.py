@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..drafters.methods import BASELINE, MethodError
+from ..drafters.methods import BASELINE, MethodError, parse
 from ..drafters.methods import settings as all_settings
 
 VLLM, SGLANG, TENSORRT, TRANSFORMERS = ENGINES = ("vLLM", "SGLang", "TensorRT-LLM", "transformers")
@@ -148,7 +148,7 @@ def _inner(method: str, note: str, more: dict[str, str]) -> dict[str, Switches]:
     """The switches of one part of a combination, said to be only that."""
     return {
         engine: replace(it, same=False, note="; ".join(filter(None, (note, more.get(engine), it.note))))
-        for engine, it in switches(method).items()
+        for engine, it in switches(*parse(method)).items()
     }
 
 

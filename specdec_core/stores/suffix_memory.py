@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
+from ..base.arguments import whole
 from .suffix_tree import Point, SuffixTree, as_text
 
 _BLOCK = 1 << 16  # forgotten tokens are cut off in pieces of so many
@@ -62,9 +63,7 @@ class GrowingText:
     """
 
     def __init__(self, depth: int, max_tokens: int = 1_000_000):
-        if depth < 2 or max_tokens < 1:
-            raise ValueError(f"depth >= 2 and max_tokens >= 1 are needed; got {depth} and {max_tokens}")
-        self.depth, self.max_tokens = depth, max_tokens
+        self.depth, self.max_tokens = whole("depth", depth, 2), whole("max_tokens", max_tokens, 1)
         self._tree = SuffixTree()
         self._tail = ""  # the last depth - 1 tokens: the suffixes that are not in the tree yet
         self._text, self._oldest = array("I"), 0  # tokens, and where the oldest suffix in the tree begins
@@ -136,10 +135,8 @@ class PastTexts:
     """
 
     def __init__(self, depth: int, max_texts: int = 10_000, max_tokens: int = 1_000_000):
-        if depth < 2 or max_texts < 0 or max_tokens < 0:
-            got = f"got {depth}, {max_texts}, {max_tokens}"
-            raise ValueError(f"depth >= 2, max_texts >= 0 and max_tokens >= 0 are needed; {got}")
-        self.depth, self.max_texts, self.max_tokens = depth, max_texts, max_tokens
+        self.depth, self.max_texts = whole("depth", depth, 2), whole("max_texts", max_texts, 0)
+        self.max_tokens = whole("max_tokens", max_tokens, 0)
         self._tree = SuffixTree()
         self._texts: deque[str] = deque()
         # Looking up is the tree's own business.
