@@ -138,6 +138,7 @@ ATTACKS = {
     "signals": (BOTH, lambda plan: libc.kill(os.getppid(), 0) == 0),
     "another's memory": (PEERS + CALLS, _look),
     # further ones
+    "a module for the grader": (READ, lambda plan: _open(f"{plan['scratch']}/../json.py", os.O_WRONLY | os.O_CREAT)),
     "names of the neighbours": (READ, _names),
     "limits of the grader": (CALLS, lambda plan: _prlimit(os.getppid(), 4, struct.pack("=2q", 0, 0))),
     "a device of the machine": (("drop_privileges",), _device),

@@ -171,7 +171,8 @@ def test_two_members_of_one_name_are_two_papers(root, tmp_path):
 
 def fake(name, points, exercise=EX, **about):
     entry = {"points": points, "of": 12, "state": "right" if points else "wrong", "message": f"<{points}>"}
-    return Result(name, "d", exercise=exercise, points=points, of=12, questions={"01.1": entry}, key=name, **about)
+    about |= {"exercise": exercise, "points": points, "of": 12, "questions": {"01.1": entry}, "key": name}
+    return Result(name, f"digest of {name}", **about)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,17 @@ def test_the_last_submission_counts_and_the_others_are_named():
     assert rows["3"].counted[0].outcome == "not JSON"
     assert "not the form that canvas gives" in rows["odd.ipynb"].notes[0]
     assert {result.key for row in rows.values() for result in (*row.counted, *row.others)} == {r.key for r in results}
+
+
+def test_files_of_the_same_bytes_are_noted_between_students_alone():
+    results = [fake(f"{name}_{i}_{i}{j}_ex01.ipynb", 3) for i, name in enumerate("ab") for j in range(2)]
+    for result in results:
+        result.digest = "same"
+    ada, bob = rows_of(results, "canvas")
+    assert sum("same file" in note for note in bob.notes) == 2 and "a_0_01_ex01.ipynb" not in str(bob.notes)
+    for result in results:
+        result.points = 0  # the exercise as it was handed out
+    assert "same file" not in str([row.notes for row in rows_of(results, "canvas")])
 
 
 def test_a_moodle_resubmission_is_told_by_its_time():
@@ -332,7 +344,7 @@ def test_a_folder_is_graded_reported_and_written(root, tmp_path, capsys, monkeyp
     assert lines["'=ada.ipynb"]["points"] == "11" and lines["'=ada.ipynb"]["percent"] == "91.7"
     assert [lines["'=ada.ipynb"][f"01.{i}"] for i in range(1, 7)] == ["0", "2", "1", "3", "3", "2"]
     assert "'str' object is not callable" in lines["'=ada.ipynb"]["messages"]
-    assert lines["'=ada.ipynb"]["notes"] == "the same file as twin.ipynb"
+    assert lines["'=ada.ipynb"]["notes"] == "'=ada.ipynb is the same file as twin.ipynb"
     assert lines["broken.ipynb"]["outcome"] == "not JSON"
     page = out.with_suffix(".html").read_text(encoding="utf-8")
     assert "<script>" not in page and "not JSON" in page

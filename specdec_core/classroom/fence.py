@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .walls import DEVICES, deny_system_calls, drop_privileges, landlock, readable
+from .walls import DEVICES, MACHINE, deny_system_calls, drop_privileges, landlock, readable
 
 PLAN = "SPECDEC_FENCE"  # JSON: scratch, hidden, bytes, seconds, port
 FILE_BYTES = 64 << 20  # the largest file that can be written
@@ -41,8 +41,7 @@ def hook(plan: dict[str, Any]) -> Callable[[str, tuple], None]:
     """The audit hook: refuses by name what the fence keeps out."""
     readers = [os.path.realpath(place) for place in readable(plan["hidden"])]
     scratch = [os.path.realpath(plan["scratch"])]
-    itself = [*readers, *scratch, "/proc/self", f"/proc/{os.getpid()}", "/sys/devices/system", *DEVICES]
-    itself += ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat"]
+    itself = [*readers, *scratch, f"/proc/{os.getpid()}", *MACHINE, *DEVICES]
     port, me = plan["port"], os.getpid()
     paths = dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2)  # event -> how many paths come first in it
     paths |= dict.fromkeys(("os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.truncate", "os.utime"), 1)

@@ -96,9 +96,7 @@ def grade_all(
     finally:
         out_of_sight(False)
     pool.shutdown()
-    results = [known[key] for key in papers]
-    _name_twins(results)
-    return results
+    return [known[key] for key in papers]
 
 
 def gathered(path: Path, scratch: Path, mine: tuple[Path, ...] = ()) -> HandIn:
@@ -125,17 +123,6 @@ def find_notebooks(path: Path) -> list[Path]:
     with workplace() as scratch:
         papers = gathered(path, scratch).papers
         return [paper.path for paper in papers if not paper.refused and not paper.within]
-
-
-def _name_twins(results: list[Result]) -> None:
-    """Say which files have the very same bytes."""
-    first: dict[str, Result] = {}
-    for result in results:
-        if result.digest and result.points:
-            other = first.setdefault(result.digest, result)
-            if other is not result:
-                result.notes.append(f"the same file as {other.file}")
-                other.notes.append(f"the same file as {result.file}")
 
 
 def _read_journal(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -138,9 +138,22 @@ def rows_of(
     for number, line in roster.items():
         row = rows.setdefault((True, number), Row(line.get(_IDS[layout], number)))
         row.roster, row.name = line, _name(line) or row.name
+    _name_twins(rows.values())
     for row in rows.values():
         _count(row, turns)
     return sorted(rows.values(), key=lambda row: (same_name(row.name), row.student))
+
+
+def _name_twins(rows: Iterable[Row]) -> None:
+    """Say which students have handed in a file of the very same bytes, unless there is no answer in it."""
+    first: dict[str, tuple[Row, Result]] = {}
+    for row in rows:
+        for result in row.others:
+            if result.digest and result.points:
+                other, twin = first.setdefault(result.digest, (row, result))
+                if other is not row:
+                    row.notes.append(f"{result.file} is the same file as {twin.file}")
+                    other.notes.append(f"{twin.file} is the same file as {result.file}")
 
 
 def _name(line: dict[str, str]) -> str:

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]  # with the examiners in it
 _LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/System/Library")
 _LIBRARIES += ("/Library/Frameworks", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/etc/localtime")
 # Of /proc only what says how large the machine is, and what the process may know of itself.
-_MACHINE = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/sys/devices/system")
+MACHINE = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/sys/devices/system")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _READ_FILE, _READ_DIR, _WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 _CREATE, _RULE, _RESTRICT = 444, 445, 446  # the three system calls of Landlock, the same numbers everywhere
@@ -156,7 +156,7 @@ def landlock(scratch: Path, hidden: Sequence[str], port: int) -> None:
                 call(_RULE, rules, 1, ctypes.byref(Beneath(granted, place)), 0)
                 os.close(place)
 
-    allow([*readable(hidden), *_MACHINE, "/proc/self"], _READ_FILE | _READ_DIR)
+    allow([*readable(hidden), *MACHINE, "/proc/self"], _READ_FILE | _READ_DIR)
     allow(DEVICES, _READ_FILE | _WRITE_FILE)
     allow([scratch], everything)
     if network:

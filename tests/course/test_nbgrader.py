@@ -103,7 +103,8 @@ def test_the_exported_columns_are_ours_and_ours_are_imported(course):
     run(course, "export", "--to", "grades.csv")
     lines = list(csv.DictReader((course / "grades.csv").open(encoding="utf-8")))
     assert {line["student_id"]: float(line["score"]) for line in lines} == {"ada": 12, "bob": 5, "eve": 6}
-    (course / "students.csv").write_text("id,first_name,last_name,email\nada,Ada,Lovelace,a@x\nbob,,,\neve,,,\nfay,Fay,,\n")
+    students = "id,first_name,last_name,email\nada,Ada,Lovelace,a@x\nbob,,,\neve,,,\nfay,Fay,,\n"
+    (course / "students.csv").write_text(students)
     options = ["--layout", "nbgrader", "--roster", str(course / "students.csv"), "--out", str(course / "all.csv")]
     assert cli.main(["grade", str(course / "submitted"), *options]) == 0
     ours = list(csv.DictReader((course / "all.nbgrader.csv").open(encoding="utf-8")))
