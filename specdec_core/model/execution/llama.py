@@ -70,7 +70,7 @@ def unusual(module: torch.nn.Module, home: str = "") -> str | None:
     """
     kind = type(module)
     if kind not in _PLAIN and (kind.__module__ != home or vars(sys.modules[home]).get(kind.__name__) is not kind):
-        return f"is a {kind.__name__}"
+        return f"is a {kind.__name__} of {kind.__module__}"
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
     hooks += [*everywhere._global_forward_hooks.values(), *everywhere._global_forward_pre_hooks.values()]
     if any(getattr(hook, "__module__", None) != _CAPTURING for hook in hooks):

@@ -30,7 +30,9 @@ def matrix(module: Any) -> Tensor:
     """
     weight: Any = getattr(module, "weight", None)
     if type(weight) not in (Tensor, torch.nn.Parameter) or weight.ndim != 2 or weight.is_meta:
-        found = "no weight" if weight is None else f"a {type(weight).__name__} {tuple(weight.shape)} on {weight.device}"
+        found = "no weight"
+        if isinstance(weight, Tensor):
+            found = f"a {type(weight).__name__} {tuple(weight.shape)} on {weight.device}"
         raise UnsupportedModel(
             f"expected an embedding and a vocabulary projection that hold a matrix each; a {type(module).__name__} "
             f"holds {found}. Quantised, low-rank and offloaded layers hold none, and release=True frees it: load the "
