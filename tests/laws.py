@@ -5,6 +5,7 @@ planted in them, where it must not.
 """
 
 import numpy as np
+import torch
 
 from specdec_core.core.rng import enumerate_law, total_variation
 from specdec_core.core.sampling import Sampling
@@ -31,9 +32,17 @@ def completed(law, target, prompt, length, sampling=PLAIN):
 
 
 def next_law(model, prompt, generated, sampling):
-    """(V,) law of the token after ``prompt + generated``."""
+    """(V,) law of the token after ``prompt + generated``, processors called as transformers calls them."""
     context = [*prompt, *generated]
-    return sampling.law(sampling.penalize(model.row(context), context, list(generated)))
+    scores = torch.tensor(sampling.penalize(model.row(context), context, list(generated)))[None]  # (1, V)
+    for processor in sampling.processors:
+        scores = processor(torch.tensor([context]), scores)
+    return sampling.law(scores[0].numpy())
+
+
+def by_text(ids, scores):
+    """A processor that changes every score by what the whole text before it is, in its order."""
+    return scores + torch.from_numpy(np.random.default_rng(ids[0].tolist()).normal(size=tuple(scores.shape)))
 
 
 class Draw:

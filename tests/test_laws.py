@@ -2,7 +2,8 @@
 
 import pytest
 from drafters_for_tests import Drawing
-from laws import EXACT, PLAIN, Draw, completed, law_error
+from laws import EXACT, PLAIN, Draw, by_text, completed, law_error
+from transformers.generation import logits_process as hf
 
 from specdec_core.core.contract import NullDrafter
 from specdec_core.core.engine import Run
@@ -12,6 +13,15 @@ from specdec_core.core.sampling import Sampling
 from specdec_core.core.toy import TableLM
 from specdec_core.drafters import PromptLookup
 
+
+
+def fresh(make, *arguments):
+    """A processor of transformers that is prepared for one vocabulary size at its first call, made for each call."""
+    return lambda ids, scores: make(*arguments)(ids, scores)
+
+
+BIAS = fresh(hf.SequenceBiasLogitsProcessor, [[[0, 1], 2.0], [[2], -1.0], [[1, 2, 0], 1.5]])
+WORDS = fresh(hf.NoBadWordsLogitsProcessor, [[1, 0], [0, 1, 2]], None)
 SAMPLINGS = {
     "T=1": PLAIN,
     "T=0.7": Sampling(temperature=0.7),
@@ -23,6 +33,12 @@ SAMPLINGS = {
     "all": Sampling(temperature=0.8, top_k=3, top_p=0.95, min_p=0.05, repetition_penalty=1.3, presence_penalty=0.5),
     "T=0": Sampling(),
     "T=0 penalized": Sampling(repetition_penalty=1.8, presence_penalty=1.5),
+    "bias": Sampling(temperature=1.0, processors=[BIAS]),
+    "words": Sampling(temperature=1.0, processors=[WORDS]),
+    "n-grams": Sampling(temperature=1.0, processors=[hf.NoRepeatNGramLogitsProcessor(3)]),
+    "text": Sampling(temperature=0.7, top_k=2, presence_penalty=1.5, processors=[by_text]),
+    "processors": Sampling(temperature=0.8, top_p=0.9, repetition_penalty=1.3, processors=[by_text, WORDS, BIAS]),
+    "T=0 processors": Sampling(repetition_penalty=1.3, processors=[by_text, WORDS, BIAS]),
 }
 # V -> children by depth. A width of V exhausts the support without replacement, and repeats siblings when iid.
 SHAPES = {
@@ -58,7 +74,7 @@ def test_block_has_the_target_law_under_every_sampling(name, draw):
 
 @pytest.mark.parametrize("draw", ["point", "iid", "without_replacement"])
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", ["T=1", "all", "T=0"])
+@pytest.mark.parametrize("name", ["T=1", "all", "T=0", "processors", "T=0 processors"])
 def test_a_whole_generation_has_the_target_law(name, order, draw):
     """Three tokens through the decode loop: several steps, clipped at the limit, penalties along the way."""
     target, draft = models(3, order)

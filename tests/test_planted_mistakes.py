@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from laws import EXACT, PLAIN, WRONG, Draw, law_error
+from laws import EXACT, PLAIN, WRONG, Draw, by_text, law_error
 
 from specdec_core.core.rules import residual, verify, without
 from specdec_core.core.sampling import Sampling
@@ -159,3 +159,51 @@ def test_the_point_rule_is_exact_for_trees_however_they_were_drawn():
     """Sample-then-match never reads q: a tree drawn at random is as good to it as a fixed one."""
     for drawn in ("iid", "without_replacement"):
         assert law_error(verify, relabeled(Draw(DRAFT, SIBLINGS, drawn), "point"), TARGET) <= EXACT
+
+
+class AfterText(Sampling):
+    """Processes row i for ``text(tree, i, context)``, in a copy of `Sampling.laws`; None is not at all."""
+
+    def laws(self, logits, tree, context, prompt_length):
+        texts = [self.text(tree, i, list(context)) for i in range(len(tree.tokens))]
+        rows = zip(logits.numpy(), texts, strict=True)
+        return [self.law(row if text is None else self.process(row, text)) for row, text in rows]
+
+
+def path(tree, i, context):
+    return context + tree.tokens[tree.path_to(i)[1:]].tolist()
+
+
+TEXTS = {
+    "the context without the draft": lambda tree, i, context: context,
+    "the path without the row's own token": lambda tree, i, context: path(tree, i, context)[: -1 if i else None],
+    "the path without its root": lambda tree, i, context: context[:-1] + path(tree, i, context)[len(context) :],
+    "the path alone": lambda tree, i, context: path(tree, i, context)[len(context) - 1 :],
+    "processors at the root only": lambda tree, i, context: None if i else context,
+    "no processors at leaves": lambda tree, i, context: path(tree, i, context) if tree.children(i) else None,
+    "all rows before this one": lambda tree, i, context: context + tree.tokens[1 : i + 1].tolist(),
+}
+
+
+@pytest.mark.parametrize("draw", ["point", "iid", "without_replacement"])
+@pytest.mark.parametrize("name", [None, *TEXTS])
+def test_a_processor_given_another_text_is_caught(name, draw):
+    copy = AfterText(temperature=1.0, processors=[by_text])
+    vars(copy)["text"] = TEXTS.get(name, path)
+    error = law_error(verify, Draw(DRAFT, SIBLINGS, draw), TARGET, copy)
+    assert error > WRONG if name else error <= EXACT
+
+
+@pytest.mark.parametrize("draw", ["point", "iid", "without_replacement"])
+@pytest.mark.parametrize("chain", [False, True], ids=["tree", "chain"])
+def test_processors_after_the_temperature_are_caught(chain, draw):
+    """The order is part of the law: a processor sees logits, not what is left of them."""
+
+    class Late(Sampling):
+        def laws(self, logits, tree, context, prompt_length):
+            rows = logits.numpy() / self.temperature
+            texts = [path(tree, i, list(context)) for i in range(len(rows))]
+            return [PLAIN.law(self.process(row, text)) for row, text in zip(rows, texts, strict=True)]
+
+    late = Late(temperature=0.6, processors=[by_text])
+    assert law_error(verify, Draw(DRAFT, CHAIN if chain else SIBLINGS, draw), TARGET, late) > WRONG

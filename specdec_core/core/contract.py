@@ -41,8 +41,9 @@ class Choices:
 
     def double(self) -> torch.Tensor:
         raise SpecdecError(
-            "only the best token of each row is known, enough for greedy decoding without penalties; to sample or "
-            'to penalize, have the model give its logits (ShardedLM: exchange="logits")'
+            "only the best token of each row is known, enough for plain greedy decoding; sampling, penalties, "
+            "processors, min_new_tokens and logprobs need the logits: have the model give them "
+            '(ShardedLM: exchange="logits")'
         )
 
 

@@ -176,7 +176,7 @@ class Run:
         remaining = self.prompt_length + self.max_new_tokens - before
         room = lm.max_length - before  # tokens that the context can still take
 
-        laws = self.sampling.laws(out.logits, tree, context, self.prompt_length)
+        laws = self.sampling.laws(out.logits, tree, context, self.prompt_length, self.watch.ends)
         verdict = self.rule(laws, tree, self._verify_rng)
         emitted = clip(verdict, self.watch.keep(verdict.tokens, min(remaining, room)))
         clock.append(perf_counter())

@@ -14,9 +14,9 @@ All three return tokens whose distribution is exactly p's. Greedy decoding is T 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -30,6 +30,12 @@ class Laws(Protocol):
     def __getitem__(self, i: int) -> np.ndarray: ...
 
 
+class Tokens(Protocol):
+    """Anything whose ``tokens[i]`` is a token for row i of a tree; a list will do."""
+
+    def __getitem__(self, i: int, /) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Greedy:
     """Laws that are all one-hot, as at T = 0, stored by their tokens.
@@ -38,7 +44,7 @@ class Greedy:
         ids: (N+1,) the target's best token after each row of a tree.
     """
 
-    ids: Sequence[int] | np.ndarray
+    ids: Tokens
 
 
 @dataclass(frozen=True, slots=True)

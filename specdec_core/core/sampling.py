@@ -3,21 +3,25 @@
 Losslessness is a statement about this law: temperature, penalties and truncation come first, then p and q
 are compared. T = 0 is greedy decoding, the limit in which every row is one-hot.
 
-The order is the one of transformers: repetition and presence penalties, temperature, top-k, top-p, min-p.
+The order is the one of transformers: repetition and presence penalties, processors, temperature, top-k, top-p, min-p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from ..base.arguments import real, whole
+from ..base.errors import SpecdecError
 from .contract import Choices
 from .rules import Greedy, Laws
 from .tree import DraftTree
+
+# (text (1, L) int64, scores (1, V) float64) -> scores (1, V), as the `LogitsProcessor` of transformers; on the CPU.
+Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class Sampling:
         repetition_penalty: r > 0; logits of tokens that occur in the context (prompt included) are divided
             by r where positive and multiplied by r where negative (CTRL, arXiv:1909.05858). 1 is off.
         presence_penalty: subtracted from the logits of tokens that were generated (prompt excluded). 0 is off.
+        processors: change the target's scores, one after another, given the text before the token, prompt included;
+            -inf forbids a token. Any `LogitsProcessor` of transformers that is a pure function of these ids will do:
+            each position of a draft is asked for after its own path, in any order, and more than once. They are asked
+            about no text that goes on after a stop token. Drafters do not apply them; what they forbid is rejected.
 
     Raises:
         ValueError: on a value of another kind, or outside its range.
@@ -47,8 +55,11 @@ class Sampling:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
+    processors: Sequence[Processor] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.processors, (list, tuple)) or not all(map(callable, self.processors)):
+            raise ValueError(f"processors: expected a tuple of callables, got {self.processors!r}")
         vars(self).update(
             temperature=real("temperature", self.temperature, 0),
             top_k=whole("top_k", self.top_k, 0),
@@ -56,6 +67,7 @@ class Sampling:
             min_p=real("min_p", self.min_p, 0, 1),
             repetition_penalty=real("repetition_penalty", self.repetition_penalty, above=0),
             presence_penalty=real("presence_penalty", self.presence_penalty),
+            processors=tuple(self.processors),
         )
 
     @property
@@ -64,7 +76,7 @@ class Sampling:
 
     @property
     def penalizes(self) -> bool:
-        """True if a row's law depends on the tokens before it through more than the logits."""
+        """True if a drafter's law, too, depends on the tokens before it through more than the logits."""
         return self.repetition_penalty != 1 or self.presence_penalty != 0
 
     def penalize(self, logits: np.ndarray, context: Sequence[int], generated: Sequence[int]) -> np.ndarray:
@@ -83,8 +95,26 @@ class Sampling:
             logits[np.unique(np.asarray(generated, np.int64))] -= self.presence_penalty
         return logits
 
+    def process(self, scores: np.ndarray, context: Sequence[int]) -> np.ndarray:
+        """Scores (V,) after the processors, given the tokens before.
+
+        Raises:
+            SpecdecError: for a processor that gives another shape, NaN or +inf, or leaves no token possible.
+
+        Example:
+            >>> add = Sampling(processors=[lambda ids, scores: scores + ids.shape[1]])
+            >>> add.process(np.array([0.0, 1.0]), [7, 7]).tolist()
+            [2.0, 3.0]
+        """
+        if not self.processors:
+            return scores
+        ids, row = torch.tensor([list(context)]), torch.tensor(scores)[None]  # (1, L), (1, V): copies
+        for processor in self.processors:
+            row = _checked(processor, processor(ids, row), len(scores))
+        return row[0].numpy()
+
     def law(self, logits: np.ndarray) -> np.ndarray:
-        """The law (V,) float64 of the next token, from (already penalized) logits (V,).
+        """The law (V,) float64 of the next token, from (already penalized and processed) logits (V,).
 
         Example:
             >>> Sampling().law(np.array([1.0, 3.0, 2.0])).tolist()
@@ -110,48 +140,88 @@ class Sampling:
         return p
 
     def laws(
-        self, logits: torch.Tensor | Choices, tree: DraftTree, context: Sequence[int], prompt_length: int
+        self,
+        logits: torch.Tensor | Choices,
+        tree: DraftTree,
+        context: Sequence[int],
+        prompt_length: int,
+        ends: Container[int] = (),
     ) -> Laws | Greedy:
         """The target's law after each row of a tree, in the form that `verify` takes.
 
         Args:
             logits: (N+1, V), one row per row of the tree.
-            tree: the draft; penalties see ``context`` followed by the drafted path to each row.
+            tree: the draft; penalties and processors see ``context`` followed by the drafted path to each row.
             context: committed tokens, the root last.
             prompt_length: how many tokens of ``context`` are the prompt.
+            ends: stop tokens; what is drafted behind one is never emitted, and processors are not asked about it.
 
         Returns:
             `Greedy` at T = 0, else a lazy sequence of (V,) laws, each computed when the walk reaches its row.
         """
-        if self.greedy and not self.penalizes:
+        if self.greedy and not self.penalizes and not self.processors:
             return Greedy(argmax(logits))
-        rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length)
-        if self.greedy:
-            return Greedy([int(rows.scores(i).argmax()) for i in range(len(tree.tokens))])
-        return rows
+        rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length, ends)
+        return Greedy(_Best(rows)) if self.greedy else rows
 
 
 class _Rows:
     """Laws by row, computed on first use."""
 
     def __init__(
-        self, sampling: Sampling, logits: np.ndarray, tree: DraftTree, context: Sequence[int], prompt_length: int
+        self,
+        sampling: Sampling,
+        logits: np.ndarray,
+        tree: DraftTree,
+        context: Sequence[int],
+        prompt_length: int,
+        ends: Container[int],
     ):
         self._sampling, self._logits, self._tree = sampling, logits, tree
-        self._context, self._prompt_length = list(context), prompt_length
+        self._context, self._prompt_length, self._ends = list(context), prompt_length, ends
         self._laws: dict[int, np.ndarray] = {}
 
     def scores(self, i: int) -> np.ndarray:
-        if not self._sampling.penalizes:
-            return self._logits[i]
+        sampling, scores = self._sampling, self._logits[i]
+        if not (sampling.penalizes or sampling.processors):
+            return scores
         drafted = self._tree.tokens[self._tree.path_to(i)[1:]].tolist()
         context = self._context + drafted
-        return self._sampling.penalize(self._logits[i], context, context[self._prompt_length :])
+        if sampling.penalizes:
+            scores = sampling.penalize(scores, context, context[self._prompt_length :])
+        ended = any(token in self._ends for token in drafted)
+        return scores if ended else sampling.process(scores, context)
 
     def __getitem__(self, i: int) -> np.ndarray:
         if i not in self._laws:
             self._laws[i] = self._sampling.law(self.scores(i))
         return self._laws[i]
+
+
+class _Best:
+    """The tokens of largest score by row, each found when the walk reaches its row."""
+
+    def __init__(self, rows: _Rows):
+        self._rows = rows
+
+    def __getitem__(self, i: int) -> int:
+        return int(self._rows.scores(i).argmax())
+
+
+def _checked(processor: Processor, scores: torch.Tensor, size: int) -> torch.Tensor:
+    """(1, V) float64: what a processor gave, if a law can be made of it."""
+    if not isinstance(scores, torch.Tensor) or scores.shape != (1, size):
+        came = f"shape {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else repr(scores)
+        raise SpecdecError(f"processor {processor!r}: expected a tensor of scores of shape (1, {size}), got {came}")
+    scores = scores.detach().double().cpu()
+    if len(bad := (~(scores[0] < np.inf)).nonzero()):
+        raise SpecdecError(
+            f"processor {processor!r}: expected finite scores, or -inf for a token that is forbidden; "
+            f"got {scores[0, bad[0]].item()} for token {bad[0].item()}"
+        )
+    if scores.max() == -np.inf:
+        raise SpecdecError(f"processor {processor!r} forbids every token; expected it to leave at least one possible")
+    return scores
 
 
 def argmax(logits: torch.Tensor | Choices) -> np.ndarray:

@@ -89,7 +89,7 @@ class Watch:
     """
 
     def __init__(self, stop: Stop):
-        self._stop = stop
+        self._stop, self.ends = stop, stop.tokens
         self._tokens: list[int] = []
         self._text = ""  # of the first `_read` tokens, whose characters are complete
         self._start = self._read = 0  # the window that is decoded: a token's text may depend on the one before it
