@@ -204,7 +204,7 @@ def test_options_that_make_no_sense(folder, options, message):
 def test_truncated_weights_are_named(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"model\.safetensors is cut short: tensor .* misses 100 bytes"):
+    with pytest.raises(ModelError, match=r"model\.safetensors is cut short: it misses 100 bytes"):
         models.load(folder)
     weights.write_bytes(weights.read_bytes()[:20])
     with pytest.raises(ModelError, match=r"model\.safetensors cannot be read as safetensors"):
