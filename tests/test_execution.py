@@ -13,11 +13,13 @@ from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import PromptLookup
 from specdec_core.model.batch import forward_together
 from specdec_core.model.execution import Compiled, choose, packed
+from specdec_core.model.hardware import native_bfloat16
 from specdec_core.model.lm import CachedLM
 
 STACKS = ("llama", "qwen2", "qwen3")
 CPU_PACKS = torch.backends.mkldnn.is_available()
 needs_onednn = pytest.mark.skipif(not CPU_PACKS, reason="this build of torch has no oneDNN")
+needs_bfloat16 = pytest.mark.skipif(not native_bfloat16(), reason="this CPU does not compute bfloat16")
 
 
 def float32(name, **changes):
@@ -194,7 +196,7 @@ def test_what_a_drafter_shares_outlives_the_matrices(tied, tmp_path):
 
 
 @needs_onednn
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)])
 def test_a_released_embedding_is_read_from_the_file(dtype, tmp_path):
     """Tied to the vocabulary projection it would be held twice; rounded, the rows are those of the loaded model."""
     randomized(hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, tie_word_embeddings=True))).float().save_pretrained(tmp_path)
@@ -246,7 +248,7 @@ def test_float32_logits_of_the_real_model(default_model, texts):
         assert clear.any() and (ours.argmax(-1) == theirs.argmax(-1))[clear].all()
 
 
-@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU does not compute bfloat16")
+@needs_bfloat16
 @torch.no_grad()
 def test_bfloat16_logits_are_no_further_from_float32_than_those_of_transformers(default_model, texts):
     from specdec_core.model import loading as models

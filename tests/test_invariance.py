@@ -11,10 +11,11 @@ from specdec_core.core.engine import stream
 from specdec_core.core.tree import DraftTree
 from specdec_core.drafters import PromptLookup
 from specdec_core.model import invariance
+from specdec_core.model.hardware import native_bfloat16
 from specdec_core.model.invariance import NotInvariant, Shape
 from specdec_core.model.lm import CachedLM
 
-BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+BFLOAT16 = bool(native_bfloat16())
 DTYPES = [
     "float32",
     pytest.param("bfloat16", marks=pytest.mark.skipif(not BFLOAT16, reason="this CPU does not compute bfloat16")),

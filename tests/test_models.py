@@ -1,8 +1,10 @@
 """Loading: what is chosen for the hardware, and what is said when a model cannot be had."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 
 import huggingface_hub.constants
 import huggingface_hub.errors
@@ -95,11 +97,11 @@ def test_a_vocabulary_smaller_or_larger_than_the_tokenizers_loads(folder, rows):
     assert lm.model.config.vocab_size == rows and len(lm.tokenizer) == 263
 
 
-def cpuinfo_with(tmp_path, monkeypatch, line):
-    monkeypatch.setattr(hardware.platform, "system", lambda: "Linux")
-    path = tmp_path / "cpuinfo"
-    path.write_text(f"processor : 0\n{line}\n\nprocessor : 1\n{line}\n")
-    return path
+def machine(monkeypatch, onednn, system="Linux"):
+    """``onednn``: what oneDNN answers, None where torch is built without it."""
+    monkeypatch.setattr(hardware.platform, "system", lambda: system)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn is not None)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
 
 
 @pytest.mark.parametrize(
@@ -107,21 +109,47 @@ def cpuinfo_with(tmp_path, monkeypatch, line):
     [
         ("flags : fpu sse2 avx512f avx512_bf16 avx512vl", "avx512_bf16"),
         ("flags : fpu avx512_bf16 amx_tile amx_bf16 amx_int8", "amx_bf16"),
-        ("flags : fpu sse2 avx2 fma", ""),
         ("Features : fp asimd bf16 i8mm", "arm bf16"),
+        ("flags : fpu sse2 avx2 fma avx512f", ""),
         ("Features : fp asimd", ""),
     ],
 )
-def test_native_bfloat16_reads_the_cpus_flags(tmp_path, monkeypatch, line, expected):
-    assert hardware.native_bfloat16(cpuinfo_with(tmp_path, monkeypatch, line)) == expected
+def test_bfloat16_is_native_where_onednn_and_the_cpus_flags_say_so(tmp_path, monkeypatch, line, expected):
+    path = tmp_path / "cpuinfo"
+    path.write_text(f"processor : 0\n{line}\n\nprocessor : 1\n{line}\n")
+    for answer, name in ((True, expected), (False, ""), (None, "")):
+        machine(monkeypatch, answer)
+        assert hardware.native_bfloat16(path) == name
+    for native, name in ((True, "avx512_bf16"), (False, "")):
+        machine(monkeypatch, True, "Windows")
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda native=native: native)
+        assert hardware.native_bfloat16(tmp_path / "no such file") == name
 
 
 @pytest.mark.parametrize("said, expected", [("1\n", "arm bf16"), ("0\n", ""), ("", "")])
 def test_native_bfloat16_asks_macos(monkeypatch, said, expected):
-    monkeypatch.setattr(hardware.platform, "system", lambda: "Darwin")
+    machine(monkeypatch, None, "Darwin")
     ran = subprocess.CompletedProcess([], 0, stdout=said)
     monkeypatch.setattr(hardware.subprocess, "run", lambda command, **options: ran)
     assert hardware.native_bfloat16() == expected
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+@pytest.mark.parametrize("most", ["AVX2", "SSE41", "AVX512_CORE", "DEFAULT"])
+def test_loading_packing_and_the_printed_line_agree_on_bfloat16(folder, most):
+    """The CPU's flags are the same under each limit of oneDNN; only its own answer is not."""
+    code = (
+        "import sys, torch\n"
+        "from specdec_core import CachedLM, load\n"
+        "auto, asked = load(sys.argv[1], device='cpu'), load(sys.argv[1], dtype='bfloat16', device='cpu')\n"
+        "lm = CachedLM(asked)\n"
+        "print(auto.dtype == torch.bfloat16, 'computed natively' in auto.why, lm.execution.name == 'packed',"
+        " 'this CPU does not compute bfloat16' not in lm.why)\n"
+    )
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": most}
+    ran = subprocess.run([sys.executable, "-c", code, folder], env=environment, capture_output=True, text=True)
+    assert len(answers := set(ran.stdout.split())) == 1, ran.stdout + ran.stderr
+    assert answers == {"False"} or most not in ("AVX2", "SSE41")
 
 
 @pytest.mark.parametrize(

@@ -72,17 +72,22 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> tuple[torch.
 def native_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The CPU's instructions for products in bfloat16 by name, or "" if it has none.
 
-    Without them torch still accepts bfloat16, but converts to float32 and back: slower, and less
-    exact, than float32 itself.
+    oneDNN is asked first, whose kernels compute the products and packed weights: it may have been told to use less
+    than the CPU has, and it may have kernels that only convert to float32 and back, which is slower, and less exact,
+    than float32 itself. So the CPU must have the instructions as well.
 
     Example:
         >>> native_bfloat16() in ("amx_bf16", "avx512_bf16", "arm bf16", "")
         True
     """
-    if platform.system() == "Darwin":
+    if not torch.backends.mkldnn.is_available():
+        if platform.system() != "Darwin":
+            return ""
         question = ["sysctl", "-n", "hw.optional.arm.FEAT_BF16"]
         answer = subprocess.run(question, capture_output=True, text=True).stdout
         return "arm bf16" if answer.strip() == "1" else ""
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return ""
     try:
         pairs = [line.partition(":") for line in cpuinfo.read_text().splitlines()]
     except OSError:  # Windows

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..cache import FREE
+from ..hardware import native_bfloat16
 from . import llama
 from .protocol import Cache, Rows, Scores, matrix
 
@@ -34,7 +35,7 @@ def no_kernels(weight: Tensor) -> str | None:
         return "this build of torch has no oneDNN"
     if weight.dtype not in (torch.float32, torch.bfloat16):
         return f"oneDNN packs float32 and bfloat16; the model is {weight.dtype}"
-    if weight.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if weight.dtype == torch.bfloat16 and not native_bfloat16():
         return "this CPU does not compute bfloat16"
     return None
 
