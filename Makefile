@@ -14,12 +14,17 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # without it Jupyter r
 TESTS := $(BIN)/python -m pytest -n 2 --dist loadfile
 CHAPTERS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -o addopts= -n 2 --dist loadfile --nbval-lax chapters
 
-.PHONY: help env model book html test browser nbgrader lab clean
+# What `make test-lowest` runs: core, model, drafters, stores and training, and one file of a room above.
+LOWEST := architectures convert datastore draft_model execution feature_drafters fetch generate gguf_file invariance laws \
+    medusa models parallel records rest rules sampling set_up_cell stopping suffix_decoding training tree viz
+
+.PHONY: help env model book html test test-lowest browser nbgrader lab clean
 
 help:
 	@echo "make book     execute every chapter, write figures/"
 	@echo "make html     the executed chapters as static pages, in site/"
 	@echo "make test     run tests, doctests and chapters"
+	@echo "make test-lowest  core, model and drafters with the oldest versions that pyproject.toml admits"
 	@echo "make browser  run every chapter in JupyterLab in a headless Chromium"
 	@echo "make nbgrader grade a class with nbgrader and with specdec grade, and compare"
 	@echo "make lab      open the book in JupyterLab"
@@ -45,6 +50,10 @@ test: model
 	$(TESTS) $(PYTEST_ARGS)
 	$(CHAPTERS) $(PYTEST_ARGS)
 
+test-lowest: model
+	@$(PYTHON) tools/environment.py --lowest $(PIP_ARGS)
+	.venv-lowest/bin/python -m pytest -n 2 --dist loadfile $(LOWEST:%=tests/test_%.py) $(PYTEST_ARGS)
+
 browser: model
 	@$(BIN)/python -c "import playwright" 2>/dev/null || \
 	    $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt $(PIP_ARGS) -e ".[browser]"
@@ -59,5 +68,5 @@ lab: model
 	$(BIN)/jupyter lab $(AS_ROOT) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/chapters/00_start_here.ipynb
 
 clean:
-	rm -rf .venv .venv.lock .pytest_cache .ruff_cache .mypy_cache .hypothesis site *.egg-info
+	rm -rf .venv .venv.lock .venv-lowest .venv-lowest.lock .pytest_cache .ruff_cache .mypy_cache .hypothesis site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
