@@ -3,6 +3,9 @@
 import ast
 import json
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -10,6 +13,7 @@ import pytest
 
 from specdec_core.book import build as bookbuild
 from specdec_core.book import links as booklinks
+from specdec_core.book.memory import PeakOf
 
 ROOT = Path(__file__).parents[1]
 SOURCES = bookbuild.chapters(ROOT)
@@ -207,3 +211,19 @@ def test_a_widget_leaves_its_static_page_and_stderr_nothing(tmp_path):
     (output,) = cell.outputs
     assert output.data == {"text/html": "<p>static</p>", "text/plain": "a slider"}
     assert bookbuild.problems(source, tmp_path) == []
+
+
+def test_the_memory_of_a_process_is_seen_with_that_of_its_children(tmp_path):
+    """100 MB in a child that has ended again, and 50 MB given back at once, which only the system remembers."""
+    child = "held = bytearray(100_000_000); import time; time.sleep(1.5)"
+    code = "import subprocess, sys; held = bytearray(50_000_000); del held"
+    code = f"{code}; subprocess.run([sys.executable, '-c', {child!r}]); input()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    peak = PeakOf(process.pid)
+    while not (process.poll() is None and peak._process.children()):
+        time.sleep(0.02)
+    while peak._process.children():
+        time.sleep(0.02)
+    most = peak.end()
+    process.communicate(b"\n")
+    assert (150e6 if sys.platform == "linux" else 100e6) < most < 250e6

@@ -25,6 +25,7 @@ from ..viz.figures import FOLDER
 from . import links as booklinks
 from .check import problems
 from .contents import LANGUAGE, BookError, chapters, manifest, number, read, texts
+from .memory import PeakOf
 
 
 def build(source: Path, root: Path, timeout: float = 600) -> None:
@@ -41,23 +42,24 @@ def build(source: Path, root: Path, timeout: float = 600) -> None:
     """
     start, notebook = perf_counter(), read(source)
     with tempfile.TemporaryDirectory() as staged:
-        warned, drawn = _execute(notebook, source, Path(staged), timeout)
+        warned, drawn, peak = _execute(notebook, source, Path(staged), timeout)
         _tidy(notebook, source, root)
         figures = _figures(drawn, source)
         _publish(notebook, source, root, figures, Path(staged))
     for place, text in warned:
         print(f"chapter {number(source)}: cell {place} wrote to stderr (not on the page):\n{text}", file=sys.stderr)
-    print(f"chapter {number(source)}: done in {perf_counter() - start:.0f} s, {len(figures)} figures", flush=True)
+    seconds, most = perf_counter() - start, f"{peak / 1e9:.2f} GB of memory at most"
+    print(f"chapter {number(source)}: done in {seconds:.0f} s, {len(figures)} figures, {most}", flush=True)
 
 
 def _execute(
     notebook: Any, source: Path, staged: Path, timeout: float
-) -> tuple[list[tuple[int, str]], dict[Path, tuple[int, str]]]:
+) -> tuple[list[tuple[int, str]], dict[Path, tuple[int, str]], int]:
     """Run all cells in place.
 
     Returns:
-        what went to stderr, by cell, which is taken off the page; and for each figure's record that appeared in
-        ``staged``, the number and the id of the cell that had just run.
+        what went to stderr, by cell, which is taken off the page; for each figure's record that appeared in
+        ``staged``, the number and the id of the cell that had just run; and the bytes that the kernel held at most.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -68,12 +70,14 @@ def _execute(
     place, warned, drawn = 0, [], {}
     try:
         with client.setup_kernel(env={**os.environ, FOLDER: str(staged)}):
+            peak = PeakOf(client.km.provisioner.pid)
             for place, (index, cell) in enumerate(code, start=1):
                 _progress(f"chapter {name}: cell {place} of {len(code)}", last=place == len(code))
                 client.execute_cell(cell, index)
                 drawn |= {path: (place, cell.id) for path in staged.glob("*.json") if path not in drawn}
                 warned += [(place, out.text) for out in cell.outputs if out.get("name") == "stderr"]
                 cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+            return warned, drawn, peak.end()
     except CellTimeoutError as error:
         raise BookError(f"chapter {name}: cell {place} of {len(code)} took more than {timeout:.0f} s.") from error
     except DeadKernelError as error:
@@ -88,7 +92,6 @@ def _execute(
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         print(f"\nchapter {name}: interrupted in cell {place} of {len(code)}; left as it was.", file=sys.stderr)
         raise
-    return warned, drawn
 
 
 def how_to_run(source: Path) -> dict[str, Any]:
