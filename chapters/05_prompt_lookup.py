@@ -52,7 +52,9 @@ if importlib.util.find_spec("specdec_core") is None:
     checkouts = [place.resolve() for place in places if (place / "specdec_core" / "__init__.py").is_file()]
     if not checkouts:
         raise SystemExit("Clone the repository of this book into this folder, then run this cell again.")
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", f"{checkouts[0]}[race]"], check=True)
+    pip = [sys.executable, "-m", "pip", "install", f"{checkouts[0]}[race]"]
+    lines = subprocess.run(pip, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    print("\n".join(line.strip() for line in lines if "Found existing" in line or "Successfully" in line))
     importlib.invalidate_caches()
 
 # %%

@@ -12,6 +12,14 @@ ROOT = Path(__file__).parents[1]
 SOURCES = chapters(ROOT)
 
 
+SAID = """Collecting transformers>=5.3
+  Attempting uninstall: transformers
+    Found existing installation: transformers 4.57.3
+    Uninstalling transformers-4.57.3:
+Successfully installed transformers-5.24.0
+"""
+
+
 def set_up(source):
     return next(cell.source for cell in read(source).cells if cell.cell_type == "code")
 
@@ -21,7 +29,13 @@ def installed(monkeypatch, notebook_folder):
     commands = []
     monkeypatch.chdir(notebook_folder)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command))
+
+    def pip(command, **options):
+        assert options["check"] and "-q" not in command
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, stdout=SAID)
+
+    monkeypatch.setattr(subprocess, "run", pip)
     exec(set_up(SOURCES[0]), {})
     return commands[0][-1]
 
@@ -34,6 +48,14 @@ def test_pip_is_given_a_folder_never_a_name_of_the_index(clone, inside, tmp_path
     (root / "specdec_core" / "__init__.py").touch()
     (root / "chapters").mkdir()
     assert installed(monkeypatch, root / "chapters" if inside else root.parent) == f"{root.resolve()}[race]"
+
+
+def test_what_pip_replaces_is_shown(tmp_path, monkeypatch, capsys):
+    (tmp_path / "book" / "specdec_core").mkdir(parents=True)
+    (tmp_path / "book" / "specdec_core" / "__init__.py").touch()
+    installed(monkeypatch, tmp_path)
+    shown = "Found existing installation: transformers 4.57.3\nSuccessfully installed transformers-5.24.0\n"
+    assert capsys.readouterr().out == shown
 
 
 def test_without_a_clone_it_says_what_to_do(tmp_path, monkeypatch):
