@@ -246,7 +246,8 @@ def test_other_files_processes_and_the_network_are_out_of_reach(tmp_path):
             f"assert libc.unlink({str(victim).encode()!r}) == -1",
             *(["assert libc.kill(os.getppid(), 9) == -1"] if walls.landlock_version() >= 6 else []),
         )
-    result = grade(submit(tmp_path, EX, answers, name="thief"), limits=QUICK)
+    patient = Limits(cell_seconds=40)  # torch is loaded behind the fence, on a machine that may be busy
+    result = grade(submit(tmp_path, EX, answers, name="thief"), limits=patient)
     for question in answers.keys() - {"01.3"}:
         assert states(result)[question] == "wrong"
         assert "0.123" in result.questions[question]["message"]  # its cell ran to the end, every attempt refused
