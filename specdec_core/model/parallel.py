@@ -107,7 +107,7 @@ class ShardedLM:
         late = len(self._missing)
         local = np.searchsorted(self._rows, tree.parents[self._rows[1:]])  # parents, as rows of the share
         share = DraftTree(
-            np.concatenate([self._missing, tree.tokens[self._rows]]),
+            np.concatenate([np.array(self._missing, np.int64), tree.tokens[self._rows]]),
             np.concatenate([np.arange(-1, late), local + late]),
         )
         logits = self.lm.forward(share).logits[late:]
