@@ -21,8 +21,9 @@ value is not checked twice:
         while it is read                                    test_readers_and_builders_at_once_are_all_right
     36  what is no whole number, or no finite one           test_arguments: every limit, id, seed and setting
     37  a setting that a default budget stands above        test_arguments: test_a_draft_as_long_as_was_asked_for
-    38  a processor given another text than the row's   test_planted_mistakes, test_laws; test_processors: as transformers
+    38  a processor given another text than the row's       test_planted_mistakes, test_laws, test_processors
     39  a CPU that oneDNN knows less of than the system     test_models: test_loading_packing_and_the_printed_line...
+    46  a stop token before min_new_tokens                  test_min_new_tokens: the law, and planted mistakes
 
 and of grading:
 

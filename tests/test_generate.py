@@ -206,6 +206,7 @@ def test_sampling_follows_the_seed(specdec):
         (["Hi", "--method", "prompt_lookup:max_n=0"], "min_n <= max_n"),
         (["Hi", "--stop", ""], "an empty stop string would end"),
         (["", "--raw"], "pass at least one token id"),
+        (["Hi", "--max-new-tokens", "3", "--min-new-tokens", "4"], "at most max_new_tokens, 3; got 4"),
         (["x" * 5000], "shorten the prompt to at most 4095 tokens"),
     ],
 )

@@ -24,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="prompt_lookup", help="with settings: prompt_lookup:num_tokens=5,max_n=2")
     parser.add_argument("--raw", action="store_true", help="continue PROMPT as it is, without the chat template")
     parser.add_argument("--max-new-tokens", type=natural, default=256, metavar="N", help="default: 256")
+    text = "no stop token before as many tokens (default: 0)"
+    parser.add_argument("--min-new-tokens", type=natural, default=0, metavar="N", help=text)
     parser.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     parser.add_argument("--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)")
     parser.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)")
@@ -56,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             list(loaded.tokenizer(prompt)["input_ids"]) if arguments.raw else loaded.encode(prompt),
             build(arguments.method, context),
             max_new_tokens=arguments.max_new_tokens,
+            min_new_tokens=arguments.min_new_tokens,
             sampling=sampling,
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),
             seed=arguments.seed,

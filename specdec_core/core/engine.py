@@ -12,7 +12,7 @@ token, so prefill reads ``context[:-1]`` and the first token needs no special ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
@@ -22,7 +22,7 @@ from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
 from .sampling import Sampling
-from .stopping import Stop
+from .stopping import HeldBack, Stop
 from .trace import PHASES, Step, Trace
 from .tree import DraftTree
 
@@ -59,6 +59,7 @@ def generate(
     max_nodes: int | None = None,
     rule: Rule | None = None,
     rngs: tuple[Rng, Rng] | None = None,
+    min_new_tokens: int = 0,
 ) -> Generation:
     """Decode to the end.
 
@@ -73,6 +74,8 @@ def generate(
         max_nodes: most rows besides the root in one forward; what the drafter asks for by default.
         rule: how trees are verified; `rules.Lossless` by default. `typical.Typical` is not lossless.
         rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
+        min_new_tokens: stop tokens are impossible until as many are out; stop strings, even those that are one special
+            token, and the end of the context still end the run.
 
     Raises:
         ContextLimitError: if the prompt leaves no room for a new token.
@@ -87,7 +90,7 @@ def generate(
         >>> generate(lm, [0], max_new_tokens=4).tokens
         (1, 2, 0, 1)
     """
-    run = Run(lm, prompt, drafter, max_new_tokens, sampling, stop, seed, max_nodes, rule, rngs)
+    run = Run(lm, prompt, drafter, max_new_tokens, sampling, stop, seed, max_nodes, rule, rngs, min_new_tokens)
     for _ in run:
         pass
     return run.result()
@@ -118,6 +121,7 @@ class Run:
         max_nodes: int | None = None,
         rule: Rule | None = None,
         rngs: tuple[Rng, Rng] | None = None,
+        min_new_tokens: int = 0,
     ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
@@ -130,6 +134,14 @@ class Run:
         self.watch = (stop or Stop()).watch()
         if self.max_new_tokens == 0:
             self.watch.reason = "length"
+        least = whole("min_new_tokens", min_new_tokens, 0)
+        if least > self.max_new_tokens:
+            raise ValueError(f"min_new_tokens must be at most max_new_tokens, {self.max_new_tokens}; got {least}")
+        self._free = self.prompt_length + least  # tokens of the shortest context after which the run may end
+        self._held = self.sampling  # until then
+        if self.watch.ends:
+            held = HeldBack(self.watch.ends, self._free)
+            self._held = replace(self.sampling, processors=(held, *self.sampling.processors))
         self._draft_rng, self._verify_rng = rngs or spawn(seed)
 
     def __iter__(self) -> Iterator[Step]:
@@ -176,7 +188,8 @@ class Run:
         remaining = self.prompt_length + self.max_new_tokens - before
         room = lm.max_length - before  # tokens that the context can still take
 
-        laws = self.sampling.laws(out.logits, tree, context, self.prompt_length, self.watch.ends)
+        sampling = self._held if before < self._free else self.sampling
+        laws = sampling.laws(out.logits, tree, context, self.prompt_length, self.watch.ends)
         verdict = self.rule(laws, tree, self._verify_rng)
         emitted = clip(verdict, self.watch.keep(verdict.tokens, min(remaining, room)))
         clock.append(perf_counter())

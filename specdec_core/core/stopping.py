@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, SupportsIndex
 
+import torch
+
 from ..base.arguments import ids, whole
 
 _WHOLE = 8  # tokens that the bytes of one character may be spread over; more are bytes that never become one
@@ -79,6 +81,29 @@ def _special_tokens(tokenizer: Any) -> dict[int, str]:
     """The tokens of a tokenizer of transformers that decoding skips, by id; none for anything simpler."""
     added = getattr(tokenizer, "added_tokens_decoder", {})
     return {id: token.content for id, token in added.items() if token.special}
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A processor (see `Sampling`) under which stop tokens are impossible while the text is short.
+
+    Attributes:
+        tokens: ids; what is not in the vocabulary is never drawn anyway.
+        length: tokens, prompt included, that the text must have before one of them.
+
+    Example:
+        >>> HeldBack(frozenset({1}), 3)(torch.tensor([[5, 5]]), torch.zeros(1, 3)).tolist()
+        [[0.0, -inf, 0.0]]
+    """
+
+    tokens: frozenset[int]
+    length: int
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if ids.shape[1] >= self.length:
+            return scores
+        known = [token for token in self.tokens if token < scores.shape[1]]
+        return scores.index_fill(1, torch.tensor(known, dtype=torch.int64), -torch.inf)
 
 
 class Watch:
