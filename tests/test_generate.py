@@ -203,7 +203,7 @@ def test_sampling_follows_the_seed(specdec):
     "arguments, says",
     [
         (["Hi", "--method", "lookup"], "no method 'lookup'; choose from: autoregressive, prompt_lookup"),
-        (["Hi", "--method", "prompt_lookup:max_n=0"], "min_n <= max_n"),
+        (["Hi", "--method", "prompt_lookup:max_n=0"], "max_n must be at least 1; got 0"),
         (["Hi", "--stop", ""], "an empty stop string would end"),
         (["", "--raw"], "pass at least one token id"),
         (["Hi", "--max-new-tokens", "3", "--min-new-tokens", "4"], "at most max_new_tokens, 3; got 4"),
