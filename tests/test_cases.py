@@ -24,6 +24,7 @@ value is not checked twice:
     38  a processor given another text than the row's       test_planted_mistakes, test_laws, test_processors
     39  a CPU that oneDNN knows less of than the system     test_models: test_loading_packing_and_the_printed_line...
     46  a stop token before min_new_tokens                  test_min_new_tokens: the law, and planted mistakes
+    47  a log-probability of another row or law             test_logprobs: a plain forward's, with every drafter
 
 and of grading:
 

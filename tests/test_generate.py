@@ -216,6 +216,20 @@ def test_the_command_explains_what_it_cannot_do(specdec, arguments, says):
     assert says in err
 
 
+def test_log_probabilities_stand_below_the_answer_a_line_a_token():
+    answer, tokenizer = run("abcdefgh", max_new_tokens=3, logprobs=True)
+    out = io.StringIO()
+    show(answer, tokenizer, out)
+    each = f"{9 - np.log(np.exp(9) + 7):9.4f}"
+    assert out.getvalue().endswith(f"ended by length\n{each}  'b'\n{each}  'c'\n{each}  'd'\n")
+
+
+def test_the_command_gives_log_probabilities(specdec):
+    status, out, _ = specdec("Hello hello", "--max-new-tokens", "5", "--min-new-tokens", "5", "--logprobs")
+    lines = out.splitlines()[-5:]
+    assert status == 0 and "5 tokens in" in out and all(float(line[:9]) <= 0 for line in lines)
+
+
 def test_an_empty_standard_input_is_refused(specdec, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     status, _, err = specdec("-")

@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)")
     parser.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
+    text = "after the answer, each token and its log-probability in nats"
+    parser.add_argument("--logprobs", action="store_true", help=text)
     text = "end before this text; may be repeated"
     parser.add_argument("--stop", action="append", default=[], metavar="STRING", help=text)
     add_model_arguments(parser)
@@ -59,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             build(arguments.method, context),
             max_new_tokens=arguments.max_new_tokens,
             min_new_tokens=arguments.min_new_tokens,
+            logprobs=arguments.logprobs,
             sampling=sampling,
             stop=Stop(loaded.stop_ids, arguments.stop, loaded.tokenizer),
             seed=arguments.seed,
@@ -83,13 +86,15 @@ def show(answer: Run, tokenizer: Tokenizer, out: TextIO) -> int:
             out.flush()
     except KeyboardInterrupt:
         status = 130
-    seconds, trace = perf_counter() - start, answer.trace
-    ending = "interrupted" if status else f"ended by {answer.result().finish_reason}"
+    seconds, trace, result = perf_counter() - start, answer.trace, answer.result()
+    ending = "interrupted" if status else f"ended by {result.finish_reason}"
     out.write(
         f"\n\n{trace.emitted} tokens in {trace.target_calls} calls: "
         f"{trace.tokens_per_call:.2f} tokens per call, "
         f"{seconds:.2f} s (prefill {trace.prefill_seconds:.2f} s); {ending}\n"
     )
+    for token, logprob in zip(result.tokens, result.logprobs or (), strict=False):
+        out.write(f"{logprob:9.4f}  {tokenizer.decode([token], skip_special_tokens=False)!r}\n")
     out.flush()
     return status
 

@@ -36,7 +36,7 @@ class Choices:
     def argmax(self, dim: int) -> torch.Tensor:
         return self._ids
 
-    def __getitem__(self, rows: slice) -> Choices:
+    def __getitem__(self, rows: slice | list[int]) -> Choices:
         return Choices(self._ids[rows])
 
     def double(self) -> torch.Tensor:

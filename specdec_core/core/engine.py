@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
-from ..base.arguments import ids, whole
+from ..base.arguments import flag, ids, whole
 from ..base.errors import ContextLimitError, DraftError
 from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
-from .sampling import Sampling
+from .sampling import Sampling, log_probabilities
 from .stopping import HeldBack, Stop
 from .trace import PHASES, Step, Trace
 from .tree import DraftTree
@@ -39,12 +39,15 @@ class Generation:
         text: the decoded tokens, if a tokenizer was given with the stop.
         finish_reason: "stop_token", "stop_string", "length" (max_new_tokens) or "context" (the model's limit).
         trace: every step.
+        logprobs: log p of each token in nats, by the target's own logits, whatever sampling made of them; None if not
+            asked for.
     """
 
     tokens: tuple[int, ...]
     text: str | None
     finish_reason: str
     trace: Trace
+    logprobs: tuple[float, ...] | None = None
 
 
 def generate(
@@ -60,6 +63,7 @@ def generate(
     rule: Rule | None = None,
     rngs: tuple[Rng, Rng] | None = None,
     min_new_tokens: int = 0,
+    logprobs: bool = False,
 ) -> Generation:
     """Decode to the end.
 
@@ -76,6 +80,7 @@ def generate(
         rngs: the two streams themselves, (drafting, verifying), in place of a seed; `rng.enumerate_law` enters here.
         min_new_tokens: stop tokens are impossible until as many are out; stop strings, even those that are one special
             token, and the end of the context still end the run.
+        logprobs: whether to give the log-probability of each token, from the rows that verified it.
 
     Raises:
         ContextLimitError: if the prompt leaves no room for a new token.
@@ -90,7 +95,8 @@ def generate(
         >>> generate(lm, [0], max_new_tokens=4).tokens
         (1, 2, 0, 1)
     """
-    run = Run(lm, prompt, drafter, max_new_tokens, sampling, stop, seed, max_nodes, rule, rngs, min_new_tokens)
+    settings = (max_new_tokens, sampling, stop, seed, max_nodes, rule, rngs, min_new_tokens, logprobs)
+    run = Run(lm, prompt, drafter, *settings)
     for _ in run:
         pass
     return run.result()
@@ -122,6 +128,7 @@ class Run:
         rule: Rule | None = None,
         rngs: tuple[Rng, Rng] | None = None,
         min_new_tokens: int = 0,
+        logprobs: bool = False,
     ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
@@ -134,6 +141,7 @@ class Run:
         self.watch = (stop or Stop()).watch()
         if self.max_new_tokens == 0:
             self.watch.reason = "length"
+        self.logprobs: list[float] | None = [] if flag("logprobs", logprobs) else None
         least = whole("min_new_tokens", min_new_tokens, 0)
         if least > self.max_new_tokens:
             raise ValueError(f"min_new_tokens must be at most max_new_tokens, {self.max_new_tokens}; got {least}")
@@ -158,7 +166,8 @@ class Run:
     def result(self) -> Generation:
         """What has been generated so far."""
         tokens, text = self.watch.finish()
-        return Generation(tuple(tokens), text, self.watch.reason or "unfinished", self.trace)
+        logprobs = None if self.logprobs is None else tuple(self.logprobs[: len(tokens)])
+        return Generation(tuple(tokens), text, self.watch.reason or "unfinished", self.trace, logprobs)
 
     def begin(self) -> None:
         """Read the prompt, all but its last token; comes before the first step."""
@@ -192,6 +201,8 @@ class Run:
         laws = sampling.laws(out.logits, tree, context, self.prompt_length, self.watch.ends)
         verdict = self.rule(laws, tree, self._verify_rng)
         emitted = clip(verdict, self.watch.keep(verdict.tokens, min(remaining, room)))
+        if self.logprobs is not None:
+            self.logprobs += log_probabilities(out.logits, emitted.path, emitted.tokens)
         clock.append(perf_counter())
 
         lm.commit(emitted.path)

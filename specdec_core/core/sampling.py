@@ -237,6 +237,17 @@ def argmax(logits: torch.Tensor | Choices) -> np.ndarray:
     return logits.argmax(-1).cpu().numpy()
 
 
+def log_probabilities(logits: torch.Tensor | Choices, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
+    """(n,) log softmax of logits (N+1, V), in nats, at ``tokens[j]`` of row ``rows[j]``; no other row is computed.
+
+    Example:
+        >>> log_probabilities(torch.tensor([[0.0, 9.0], [0.0, 0.0]]), [1], [0])
+        [-0.6931471805599453]
+    """
+    chosen = logits[list(rows)].double().cpu().log_softmax(-1)  # (n, V)
+    return chosen[torch.arange(len(tokens)), torch.tensor(tokens)].tolist()
+
+
 def softmax(scores: np.ndarray) -> np.ndarray:
     """exp(x - max x), normalized over the last axis.
 
