@@ -26,5 +26,9 @@ class ContextLimitError(SpecdecError):
     """A prompt that leaves no room for a new token."""
 
 
+class SharedCacheError(SpecdecError):
+    """A step of one text in a cache that another text has been read into since."""
+
+
 class DraftError(SpecdecError):
     """A drafter that broke its contract: a wrong root, a tree over budget, a token outside the vocabulary."""

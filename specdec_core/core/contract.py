@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from ..base.arguments import whole
-from ..base.errors import SpecdecError
+from ..base.errors import SharedCacheError, SpecdecError
 from .rng import Rng
 from .rules import Verdict
 from .tree import DraftTree
@@ -60,6 +61,41 @@ class LMOutput:
     hidden: torch.Tensor | None = None
 
 
+class Memory:
+    """Whose text a language model remembers: there is one, and who reads another one in takes it over.
+
+    Attributes:
+        text: stands for what is remembered; another object after every `LanguageModel.prefill` and ``rewind``.
+        busy: a run goes on with it; a drafter with the same model then needs a memory of its own.
+        lock: held while it is read or written, so that threads take turns.
+
+    Example:
+        >>> memory = Memory()
+        >>> first = memory.begin()
+        >>> memory.check(first)
+        >>> memory.check(memory.begin())  # and from here on `first` is refused
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.text, self.busy = RLock(), object(), False
+
+    def begin(self) -> object:
+        """From now on another text is remembered."""
+        self.text, self.busy = object(), False
+        return self.text
+
+    def check(self, text: object) -> None:
+        """
+        Raises:
+            SharedCacheError: if another text than this one is remembered by now.
+        """
+        if self.text is not text:
+            raise SharedCacheError(
+                "another text was read into this model's cache since this run began, and the next token would follow "
+                "that one; give each of several runs, streams or threads a cache of its own: lm.with_own_cache()"
+            )
+
+
 class LanguageModel(Protocol):
     """A target, or a draft model, as one operation: checking a draft tree.
 
@@ -68,6 +104,7 @@ class LanguageModel(Protocol):
         max_length: context limit in tokens.
         bos_id: the beginning-of-sequence token, or None if the model has none.
         length: committed tokens.
+        memory: whose they are.
     """
 
     vocab_size: int
@@ -76,6 +113,12 @@ class LanguageModel(Protocol):
 
     @property
     def length(self) -> int: ...
+
+    @property
+    def memory(self) -> Memory: ...
+
+    def with_own_cache(self) -> LanguageModel:
+        """The same model with a memory of its own, so that two texts can be decoded in turns."""
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
         """Forget the last sequence and read ``ids``; set room for ``reserve`` more tokens aside.

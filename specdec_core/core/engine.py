@@ -5,19 +5,21 @@
 `Run.propose` is the step up to the forward and `Run.accept` what follows it, so that several runs can share a forward
 (`together`). A single one is a batch of one.
 
-Invariant, checked at every step: ``lm.length == len(context) - 1``. The root of every tree is the last committed
-token, so prefill reads ``context[:-1]`` and the first token needs no special case.
+Invariant, checked at every step: the text that the model remembers is the one this run read into it, and ``lm.length
+== len(context) - 1``. The root of every tree is the last committed token, so prefill reads ``context[:-1]`` and the
+first token needs no special case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
 from ..base.arguments import flag, ids, whole
-from ..base.errors import ContextLimitError, DraftError
+from ..base.errors import ContextLimitError, DraftError, SharedCacheError
 from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
@@ -85,6 +87,7 @@ def generate(
     Raises:
         ContextLimitError: if the prompt leaves no room for a new token.
         DraftError: if the drafter breaks its contract.
+        SharedCacheError: if another text is read into the cache of ``lm`` meanwhile.
         ValueError: for an empty prompt without a beginning-of-sequence token, ids outside the vocabulary,
             a negative limit, or anything that is no whole number where one is expected.
 
@@ -175,11 +178,20 @@ class Run:
             return
         start, needs_hidden = perf_counter(), self.drafter.needs_hidden
         room = self.max_new_tokens + self.max_nodes + 1
-        hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs_hidden)
+        with self.lm.memory.lock:
+            hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs_hidden)
+            self._text, self.lm.memory.busy = self.lm.memory.text, True
         self.drafter.reset(self.context)
         if hidden is not None:
             self.drafter.read_prompt(hidden)
         self.trace.prefill_seconds = perf_counter() - start
+
+    def check(self) -> None:
+        """
+        Raises:
+            SharedCacheError: if the model remembers another text by now than this run's.
+        """
+        self.lm.memory.check(self._text)
 
     def propose(self) -> DraftTree:
         """The step up to the forward: the draft."""
@@ -205,9 +217,16 @@ class Run:
             self.logprobs += log_probabilities(out.logits, emitted.path, emitted.tokens)
         clock.append(perf_counter())
 
-        lm.commit(emitted.path)
-        context.extend(emitted.tokens)
-        assert lm.length == len(context) - 1, (lm.length, len(context))
+        with lm.memory.lock:
+            self.check()
+            lm.commit(emitted.path)
+            context.extend(emitted.tokens)
+            lm.memory.busy = not self.done
+            if lm.length != len(context) - 1:
+                raise SharedCacheError(
+                    f"the model remembers {lm.length} tokens after a step, where this run has {len(context) - 1}: others "
+                    f"commit to its cache; give each run a cache of its own: lm.with_own_cache()"
+                )
         clock.append(perf_counter())
 
         self.drafter.observe(context, tree, verdict, out)
@@ -241,7 +260,11 @@ def together(runs: Sequence[Run], forward: Forward) -> list[Step]:
     """
     trees = [run.propose() for run in runs]
     start = perf_counter()
-    outs = forward([run.lm for run in runs], trees, any(run.drafter.needs_hidden for run in runs))
+    with ExitStack() as locks:
+        for run in sorted(runs, key=lambda run: id(run.lm.memory)):  # one order, or two threads could wait for each other
+            locks.enter_context(run.lm.memory.lock)
+            run.check()
+        outs = forward([run.lm for run in runs], trees, any(run.drafter.needs_hidden for run in runs))
     seconds = perf_counter() - start
     return [run.accept(out, seconds) for run, out in zip(runs, outs, strict=True)]
 

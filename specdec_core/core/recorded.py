@@ -14,7 +14,7 @@ import torch
 
 from ..base.arguments import ids
 from ..base.errors import SpecdecError
-from .contract import Choices, Drafter, LMOutput
+from .contract import Choices, Drafter, LMOutput, Memory
 from .engine import generate
 from .trace import Trace
 from .tree import DraftTree
@@ -43,7 +43,10 @@ class Recorded:
 
     def __init__(self, prompt: Sequence[int], answer: Sequence[int], states: torch.Tensor | None = None):
         self.prompt, self.answer, self.states = ids("prompt", prompt), ids("answer", answer), states
-        self.text, self.length = [*self.prompt, *self.answer], 0
+        self.text, self.length, self.memory = [*self.prompt, *self.answer], 0, Memory()
+
+    def with_own_cache(self) -> Recorded:
+        return Recorded(self.prompt, self.answer, self.states)
 
     def replay(self, drafter: Drafter) -> Trace:
         """The trace of a greedy run that writes the whole answer. The drafter keeps what it learns of it."""
@@ -53,6 +56,7 @@ class Recorded:
         """As every language model; the ids must be those of the record."""
         if list(ids) != self.text[: len(ids)]:
             raise SpecdecError("expected the recorded prompt; got another one. Make a `Recorded` for each prompt.")
+        self.memory.begin()
         self.length = len(ids)
         if not needs_hidden:
             return None
@@ -86,6 +90,7 @@ class Recorded:
             )
 
     def rewind(self, length: int) -> None:
+        self.memory.begin()
         self.length = length
 
     def _at(self, place: int) -> int:

@@ -5,6 +5,7 @@ Same interface as `CachedLM`, no files, V = 3 ... 8. The exact tests enumerate i
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 
 from ..base.arguments import ids as checked
 from ..base.arguments import real, whole
-from .contract import LMOutput
+from .contract import LMOutput, Memory
 from .sampling import softmax
 from .tree import DraftTree
 
@@ -43,6 +44,13 @@ class TableLM:
         self.table, self.order = logits, logits.ndim - 1
         self.vocab_size, self.max_length = logits.shape[-1], whole("max_length", max_length, 1)
         self._tokens: list[int] = []
+        self.memory = Memory()
+
+    def with_own_cache(self) -> TableLM:
+        """The same table, after a text of its own."""
+        other = copy.copy(self)
+        other._tokens, other.memory = [], Memory()
+        return other
 
     @classmethod
     def random(cls, vocab_size: int, order: int = 1, seed: int = 0, scale: float = 1.5) -> TableLM:
@@ -72,6 +80,7 @@ class TableLM:
         return state
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
+        self.memory.begin()
         self._tokens = checked("ids", ids)
         return self._states([ids[: i + 1] for i in range(len(ids))]) if needs_hidden else None
 
@@ -91,4 +100,5 @@ class TableLM:
     def rewind(self, length: int) -> None:
         if not 0 <= length <= self.length:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
+        self.memory.begin()
         del self._tokens[length:]

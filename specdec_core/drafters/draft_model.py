@@ -32,7 +32,7 @@ class DraftModel(DrafterBase):
     ``num_tokens`` forwards.
 
     Args:
-        lm: the draft model. It is this drafter's alone while a run lasts.
+        lm: the draft model, which may be the target. Where its cache is another's, the drafter makes one of its own.
         num_tokens: gamma, at least 1; fewer near the end of either model's context.
         vocab_size: V of the target; the draft model's own if not given. Ids that only the draft model has are
             never drafted, ids that only the target has get q = 0.
@@ -67,7 +67,7 @@ class DraftModel(DrafterBase):
         self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
         self.lm, self.reduced = lm, Reduced(ids, vocab_size, sampling)
         self.draft_ids = self.reduced.ids
-        self._prompt_length = 0
+        self._prompt_length, self._text = 0, lm.memory.text
         self._known: list[int] = []  # the tokens in the draft model's cache,
         self._sure = 0  # of which so many are known to be the context's
 
@@ -105,13 +105,30 @@ class DraftModel(DrafterBase):
     def reset(self, context: Sequence[int]) -> None:
         self._prompt_length = len(context)
         self._known, self._sure = list(context[:-1]), len(context) - 1
+        if self.lm.memory.busy:
+            self.lm = self.lm.with_own_cache()
         if len(context) < self.lm.max_length:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Read what is known into the cache."""
+        with self.lm.memory.lock:
             self.lm.prefill(self._known)
+            self._text = self.lm.memory.text
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         gamma = min(self.num_tokens, budget.nodes, budget.depth, self.lm.max_length - len(context))
         if gamma < 1 or self._prompt_length >= self.lm.max_length:
             return DraftTree.empty(context[-1])
+        with self.lm.memory.lock:
+            if self.lm.memory.text is self._text:
+                return self._drafted(context, gamma, rng)
+        # Another text was read into the cache.
+        self.lm, self._known, self._sure = self.lm.with_own_cache(), list(context[:-1]), len(context) - 1
+        self._begin()
+        return self._drafted(context, gamma, rng)
+
+    def _drafted(self, context: Sequence[int], gamma: int, rng: Rng) -> DraftTree:
         logits = self._catch_up(context)
         drafted: list[int] = []
         laws: list[np.ndarray] = []
@@ -132,6 +149,7 @@ class DraftModel(DrafterBase):
             agreed += 1
         if agreed < len(self._known):
             self.lm.rewind(agreed)
+            self._text = self.lm.memory.text
             del self._known[agreed:]
         self._sure = len(context)
         return self._read(context[agreed:])

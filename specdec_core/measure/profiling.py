@@ -198,6 +198,7 @@ class _Watched:
         self._lm, self._clock = lm, clock
         self.vocab_size, self.max_length, self.bos_id = lm.vocab_size, lm.max_length, lm.bos_id
         self.prefill, self.commit, self.rewind = lm.prefill, lm.commit, lm.rewind
+        self.memory, self.with_own_cache = lm.memory, lm.with_own_cache
         self.forwards: list[tuple[DraftTree, Calls]] = []
 
     @property

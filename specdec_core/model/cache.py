@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.contract import Memory
+
 
 class Limits(NamedTuple):
     """What a layer limits when it attends.
@@ -133,6 +135,7 @@ class KVCache:
         self.values: dict[int, Tensor] = {}
         self.length = 0
         self.capacity = 0
+        self.memory = Memory()
 
     def reserve(self, capacity: int) -> None:
         """Make room for ``capacity`` slots in all; grows at least by half, so steps do not copy the cache."""

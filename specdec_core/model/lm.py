@@ -14,7 +14,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
 from ..base.errors import ContextLimitError
-from ..core.contract import LMOutput
+from ..core.contract import LMOutput, Memory
 from ..core.tree import DraftTree
 from . import invariance
 from .cache import Flight, KVCache
@@ -94,6 +94,11 @@ class CachedLM:
         """Committed tokens, one less than the context: the root of each tree is not in the cache yet."""
         return self.kv.length
 
+    @property
+    def memory(self) -> Memory:
+        """Whose tokens they are; shared by all that share the cache."""
+        return self.kv.memory
+
     def cache_bytes(self) -> int:
         return self.kv.bytes()
 
@@ -111,21 +116,17 @@ class CachedLM:
                 f"the prompt has {len(ids) + 1} tokens and the model's context holds {self.max_length}; "
                 f"shorten the prompt to at most {self.max_length - 1} tokens"
             )
-        self.kv.length = 0
-        self.kv.reserve(len(ids) + reserve + 1)
-        parts = []
-        for start in range(0, len(ids), self.prefill_chunk):
-            chunk = np.asarray(ids[start : start + self.prefill_chunk], np.int64)
-            positions = self.length + np.arange(len(chunk))
-            _, states = self._read(chunk, np.tri(len(chunk), dtype=bool), positions, 1, needs_hidden)
-            self.kv.length += len(chunk)
-            if states is not None:
-                parts.append(states)  # (len(chunk), D)
+        with self.memory.lock:
+            self.memory.begin()
+            self.kv.length = 0
+            self.kv.reserve(len(ids) + reserve + 1)
+            states = [self._read_on(ids[start : start + self.prefill_chunk], needs_hidden)
+                      for start in range(0, len(ids), self.prefill_chunk)]
         if not needs_hidden:
             return None
         facts = self.execution.facts
         nothing = torch.empty(0, facts.config.hidden_size, dtype=facts.dtype, device=facts.device)
-        return torch.cat([nothing, *parts])  # (L, D)
+        return torch.cat([nothing, *(some for some in states if some is not None)])  # (L, D)
 
     def forward(self, tree: DraftTree, needs_hidden: bool = False) -> LMOutput:
         """Score every row of ``tree`` in one pass (several, if invariant and larger than its width)."""
@@ -142,7 +143,16 @@ class CachedLM:
         """Forget all but the first ``length`` committed tokens."""
         if not 0 <= length <= self.length:
             raise ValueError(f"can rewind to 0 ... {self.length} tokens; got {length}")
+        self.memory.begin()
         self.kv.length = length
+
+    def _read_on(self, ids: Sequence[int], hidden: bool) -> torch.Tensor | None:
+        """Read more of a prompt; its states (n, D) where asked for."""
+        chunk = np.asarray(ids, np.int64)
+        positions = self.length + np.arange(len(chunk))
+        _, states = self._read(chunk, np.tri(len(chunk), dtype=bool), positions, 1, hidden)
+        self.kv.length += len(chunk)
+        return states
 
     def _read(
         self, tokens: np.ndarray, visible: np.ndarray, positions: np.ndarray, keep: int, hidden: bool

@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from ..base.errors import DraftError, UnsupportedModel
-from ..core.contract import Choices, LanguageModel, LMOutput
+from ..core.contract import Choices, LanguageModel, LMOutput, Memory
 from ..core.tree import DraftTree
 
 # Relative to the logits: what rounding explains where ranks run other kernels.
@@ -91,6 +91,13 @@ class ShardedLM:
     @property
     def length(self) -> int:
         return self.lm.length + len(self._missing)
+
+    @property
+    def memory(self) -> Memory:
+        return self.lm.memory
+
+    def with_own_cache(self) -> ShardedLM:
+        return ShardedLM(self.lm.with_own_cache(), self.group, self.exchange)
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> None:
         if needs_hidden:

@@ -6,8 +6,8 @@ and reads the tree's mask, so no version of transformers' own cache or mask code
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from .likeness import Reference
 from .protocol import Cache, Rows, Scores, matrix
 
 NAME = "specdec"
+_OURS = RLock()  # held while a model has our attention
 # What models pass to an attention function that ours reads or may safely ignore; more could change the result.
 _READ = {"scaling", "softcap", "sliding_window"}
 _OUTPUTS = {"output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "logits_to_keep"}
@@ -98,15 +99,25 @@ class Eager:
     ) -> Scores:
         """See `Execution.run`."""
         call = _Call(lambda layer, q, k, v, *rest: kv.attend(layer, q, k, v, flight, *rest))
-        with _our_attention(self.model):
-            out = self.model(
-                input_ids=ids[None],
-                position_ids=positions[None],
-                use_cache=False,
-                logits_to_keep=keep,
-                output_hidden_states=hidden,
-                specdec_call=call,
-            )
+        # The model is ours only while it runs: it still serves transformers' own generate(). Threads with other caches
+        # wait. Put back twice, since Ctrl-C may come in the first.
+        with _OURS:
+            config, chosen = self.model.config, self.model.config._attn_implementation
+            try:
+                try:
+                    config._attn_implementation = NAME
+                    out = self.model(
+                        input_ids=ids[None],
+                        position_ids=positions[None],
+                        use_cache=False,
+                        logits_to_keep=keep,
+                        output_hidden_states=hidden,
+                        specdec_call=call,
+                    )
+                finally:
+                    config._attn_implementation = chosen
+            finally:
+                config._attn_implementation = chosen
         if sorted(call.layers) != list(range(self.facts.layers)):
             raise UnsupportedModel(
                 f"{type(self.model).__name__}: layers {call.layers} used the attention function, where each of "
@@ -137,15 +148,3 @@ def _windows(config: PretrainedConfig) -> list[int | None] | None:
         return None
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else None for kind in kinds]
-
-
-@contextlib.contextmanager
-def _our_attention(model: PreTrainedModel) -> Iterator[None]:
-    # Set only while we run, so that the same model object still serves transformers' own generate().
-    config = model.config
-    before = config._attn_implementation
-    config._attn_implementation = NAME
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
