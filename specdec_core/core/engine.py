@@ -177,7 +177,7 @@ class Run:
         if self.done:
             return
         start, needs_hidden = perf_counter(), self.drafter.needs_hidden
-        room = self.max_new_tokens + self.max_nodes + 1
+        room = min(self.max_new_tokens, self.lm.max_length - len(self.context)) + self.max_nodes + 1
         with self.lm.memory.lock:
             hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs_hidden)
             self._text, self.lm.memory.busy = self.lm.memory.text, True

@@ -141,11 +141,14 @@ class KVCache:
         """Make room for ``capacity`` slots in all; grows at least by half, so steps do not copy the cache."""
         if capacity <= self.capacity:
             return
-        self.capacity = rounded_up(max(capacity, self.capacity * 3 // 2), 64)
+        capacity = rounded_up(max(capacity, self.capacity * 3 // 2), 64)
         for buffers in (self.keys, self.values):
             for layer, old in buffers.items():
-                buffers[layer] = old.new_zeros(self.capacity, *old.shape[1:])  # (capacity, kv_heads, head_dim)
-                buffers[layer][: len(old)] = old
+                if len(old) < capacity:  # some may have grown before Ctrl-C came
+                    buffer = old.new_zeros(capacity, *old.shape[1:])  # (capacity, kv_heads, head_dim)
+                    buffer[: len(old)] = old
+                    buffers[layer] = buffer
+        self.capacity = capacity
 
     def allocate(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Make the buffers of a layer for rows like these (n, kv_heads, head_dim), unless it has some."""
@@ -204,17 +207,18 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, flight: Flight, scale: f
 
     Args:
         query: (n, heads, head_dim); heads is a multiple of kv_heads (grouped-query attention).
-        keys, values: (capacity, kv_heads, head_dim), the rows of this call already written.
+        keys: (capacity, kv_heads, head_dim), the rows of this call already written.
+        values: (capacity, kv_heads, width), which may be narrower or wider than keys.
         scale: multiplies the scores.
 
     Returns:
-        (n, heads, head_dim).
+        (n, heads, width), contiguous.
     """
     groups, (softcap, window) = query.shape[1] // keys.shape[1], limits
     if flight.paths is None:
         query = query[None]  # (1, n, heads, head_dim)
         return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
-    out, in_flight = torch.zeros_like(query), slice(flight.base, flight.base + flight.first + flight.rows)
+    out, in_flight = query.new_zeros(*query.shape[:2], values.shape[-1]), slice(flight.base, flight.base + flight.first + flight.rows)
     buffers = () if flight.is_chain else (keys, values)  # a chain lies in its place already
     stored = [buffer[in_flight].clone() for buffer in buffers]  # (first + n, kv_heads, head_dim) each
     for path in flight.paths:
@@ -228,13 +232,13 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, flight: Flight, scale: f
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float, softcap: float | None) -> Tensor:
-    """(tiles * n, heads, head_dim) for queries (tiles, n, heads, head_dim) under a bias for each tile."""
-    (tiles, n, heads, width), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
+    """(tiles * n, heads, width of values) for queries (tiles, n, heads, head_dim) under a bias for each tile."""
+    (tiles, n, heads, _), kv_heads, end = query.shape, keys.shape[1], bias.shape[-1]
     # Query heads that share a key head become extra rows of it: keys and values are never repeated in memory.
     query = query.unflatten(2, (kv_heads, -1))  # (tiles, n, kv_heads, groups, head_dim)
     query = query.permute(0, 2, 3, 1, 4).flatten(2, 3)  # (tiles, kv_heads, groups * n, head_dim)
     keys = keys[:end].transpose(0, 1).expand(tiles, -1, -1, -1)  # (tiles, kv_heads, keys, head_dim)
-    values = values[:end].transpose(0, 1).expand(tiles, -1, -1, -1)  # (tiles, kv_heads, keys, head_dim)
+    values = values[:end].transpose(0, 1).expand(tiles, -1, -1, -1)  # (tiles, kv_heads, keys, width)
     if softcap is None:
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=bias, scale=scale)
     else:
@@ -243,7 +247,7 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: fl
         weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         out = torch.matmul(weights.to(values.dtype), values)  # (tiles, kv_heads, groups * n, head_dim)
     out = out.unflatten(2, (-1, n)).permute(0, 3, 1, 2, 4)  # (tiles, n, kv_heads, groups, head_dim)
-    return out.reshape(tiles * n, heads, width)
+    return out.reshape(tiles * n, heads, -1).contiguous()
 
 
 def rounded_up(count: int, multiple: int) -> int:

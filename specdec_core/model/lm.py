@@ -20,8 +20,11 @@ from . import invariance
 from .cache import Flight, KVCache
 from .execution import choose
 from .execution.protocol import Execution, read
+from .execution.unchanged import Unchanged
 from .invariance import Shape
 from .loaded import LoadedModel
+
+_AHEAD = 512  # slots set aside at most; from there on a cache grows with its text, since few reach their limit
 
 
 class CachedLM:
@@ -62,6 +65,7 @@ class CachedLM:
         model = model.model if isinstance(model, LoadedModel) else model
         self.execution: Execution
         self.execution, self.why = choose(model, execution, release)
+        self._unchanged = Unchanged(model)
         self.prefill_chunk = prefill_chunk
         self.vocab_size, config = self.execution.facts.vocab_size, self.execution.facts.config
         limit = _context_limit(config)
@@ -103,14 +107,16 @@ class CachedLM:
         return self.kv.bytes()
 
     def prefill(self, ids: Sequence[int], reserve: int = 0, needs_hidden: bool = False) -> torch.Tensor | None:
-        """Forget the last sequence and read ``ids``; room for ``reserve`` more tokens is set aside.
+        """Forget the last sequence and read ``ids``; room for ``reserve`` more tokens is set aside, up to some hundred.
 
         Returns:
             (L, D) final hidden states after each of the L ids, or None where not asked for.
 
         Raises:
             ContextLimitError: if ``ids`` leaves no room for a single new token.
+            UnsupportedModel: if the model was changed since it was wrapped.
         """
+        self._unchanged.check()
         if len(ids) + 1 >= self.max_length:
             raise ContextLimitError(
                 f"the prompt has {len(ids) + 1} tokens and the model's context holds {self.max_length}; "
@@ -119,9 +125,9 @@ class CachedLM:
         with self.memory.lock:
             self.memory.begin()
             self.kv.length = 0
-            self.kv.reserve(len(ids) + reserve + 1)
-            states = [self._read_on(ids[start : start + self.prefill_chunk], needs_hidden)
-                      for start in range(0, len(ids), self.prefill_chunk)]
+            self.kv.reserve(len(ids) + min(reserve, _AHEAD) + 1)
+            chunks = (ids[start : start + self.prefill_chunk] for start in range(0, len(ids), self.prefill_chunk))
+            states = [self._read_on(chunk, needs_hidden) for chunk in chunks]
         if not needs_hidden:
             return None
         facts = self.execution.facts

@@ -28,7 +28,7 @@ from .protocol import Execution
 
 # Architectures whose decoder layer is exactly the one below; others are left to `Eager`.
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-_CAPTURING = "transformers.utils.output_capturing"  # whose hooks read and change nothing
+CAPTURING = "transformers.utils.output_capturing"  # whose hooks read and change nothing
 _PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList, torch.nn.SiLU, type(ACT2FN["silu"]))
 
 
@@ -73,7 +73,7 @@ def unusual(module: torch.nn.Module, home: str = "") -> str | None:
         return f"is a {kind.__name__} of {kind.__module__}"
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
     hooks += [*everywhere._global_forward_hooks.values(), *everywhere._global_forward_pre_hooks.values()]
-    if any(getattr(hook, "__module__", None) != _CAPTURING for hook in hooks):
+    if any(getattr(hook, "__module__", None) != CAPTURING for hook in hooks):
         return "has a hook on its forward"
     owner: Any = next(one for one in kind.__mro__ if "forward" in vars(one))
     if "forward" in vars(module) or inspect.unwrap(owner.forward).__module__ != owner.__module__:
