@@ -224,8 +224,8 @@ class Run:
             lm.memory.busy = not self.done
             if lm.length != len(context) - 1:
                 raise SharedCacheError(
-                    f"the model remembers {lm.length} tokens after a step, where this run has {len(context) - 1}: others "
-                    f"commit to its cache; give each run a cache of its own: lm.with_own_cache()"
+                    f"the model remembers {lm.length} tokens after a step, where this run has {len(context) - 1}: "
+                    f"others commit to its cache; give each run a cache of its own: lm.with_own_cache()"
                 )
         clock.append(perf_counter())
 
@@ -261,7 +261,7 @@ def together(runs: Sequence[Run], forward: Forward) -> list[Step]:
     trees = [run.propose() for run in runs]
     start = perf_counter()
     with ExitStack() as locks:
-        for run in sorted(runs, key=lambda run: id(run.lm.memory)):  # one order, or two threads could wait for each other
+        for run in sorted(runs, key=lambda run: id(run.lm.memory)):  # so that no two threads wait in a ring
             locks.enter_context(run.lm.memory.lock)
             run.check()
         outs = forward([run.lm for run in runs], trees, any(run.drafter.needs_hidden for run in runs))

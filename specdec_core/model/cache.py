@@ -218,7 +218,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, flight: Flight, scale: f
     if flight.paths is None:
         query = query[None]  # (1, n, heads, head_dim)
         return _attend(query, keys, values, flight.bias(groups, window), scale, softcap)
-    out, in_flight = query.new_zeros(*query.shape[:2], values.shape[-1]), slice(flight.base, flight.base + flight.first + flight.rows)
+    in_flight = slice(flight.base, flight.base + flight.first + flight.rows)
+    out = query.new_zeros(*query.shape[:2], values.shape[-1])
     buffers = () if flight.is_chain else (keys, values)  # a chain lies in its place already
     stored = [buffer[in_flight].clone() for buffer in buffers]  # (first + n, kv_heads, head_dim) each
     for path in flight.paths:

@@ -11,7 +11,6 @@ import ctypes
 import weakref
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 from transformers import PreTrainedModel
@@ -31,14 +30,16 @@ class Unchanged:
         model: referred to weakly: what is left of it in an execution cannot be changed from outside.
 
     Example:
-        >>> model = Module()
-        >>> model.weight = Parameter(torch.ones(3))
+        >>> import torch
+        >>> model = torch.nn.Linear(2, 2)
         >>> seen = Unchanged(model)
         >>> seen.check()
-        >>> _ = model.weight.data.mul_(2)
-        >>> seen.check()
-        Traceback (most recent call last):
-        specdec_core.base.errors.UnsupportedModel: the Module was changed after it was wrapped: weight has other numbers ...
+        >>> _ = model.weight.data.add_(2)
+        >>> try:
+        ...     seen.check()
+        ... except UnsupportedModel as error:
+        ...     print(str(error).partition(";")[0])
+        the Linear was changed after it was wrapped: weight has other numbers
     """
 
     def __init__(self, model: PreTrainedModel | Module):
@@ -53,10 +54,11 @@ class Unchanged:
         if model is None or (now := _facts(model)) == self._seen:
             return
         places = [place for place in {**self._seen, **now} if self._seen.get(place) != now.get(place)]
+        what = _difference(places[0], self._seen.get(places[0]), now.get(places[0]))
+        more = f" (and {len(places) - 1} more places)" if places[1:] else ""
         raise UnsupportedModel(
-            f"the {type(model).__name__} was changed after it was wrapped: "
-            f"{_difference(places[0], self._seen.get(places[0]), now.get(places[0]))}"
-            f"{f' (and {len(places) - 1} more places)' if places[1:] else ''}; undo that, or wrap it again: CachedLM(model)"
+            f"the {type(model).__name__} was changed after it was wrapped: {what}{more}; undo that, or wrap it again: "
+            f"CachedLM(model)"
         )
 
 
@@ -84,7 +86,7 @@ def _facts(model: Module) -> dict[str, tuple[Any, ...]]:
         facts[place] = (type(module), own["training"], list(hooks), id(own.get("forward")))
         for name, weight in own["_parameters"].items():
             facts[prefix + name] = _of(weight, True)
-        for name, buffer in own["_buffers"].items():  # those not saved may be made again by a forward, with the same numbers
+        for name, buffer in own["_buffers"].items():  # a forward may make those anew that are not saved
             facts[prefix + name] = _of(buffer, name not in own["_non_persistent_buffers_set"])
         todo += [(prefix + name, child) for name, child in own["_modules"].items() if child is not None]
     return facts
