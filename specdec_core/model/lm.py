@@ -65,7 +65,7 @@ class CachedLM:
         model = model.model if isinstance(model, LoadedModel) else model
         self.execution: Execution
         self.execution, self.why = choose(model, execution, release)
-        self._unchanged = Unchanged(model)
+        self._unchanged = Unchanged(model, copied=self.execution.name != "eager")
         self.prefill_chunk = prefill_chunk
         self.vocab_size, config = self.execution.facts.vocab_size, self.execution.facts.config
         limit = _context_limit(config)

@@ -28,6 +28,7 @@ class Unchanged:
 
     Args:
         model: referred to weakly: what is left of it in an execution cannot be changed from outside.
+        copied: the execution has the matrices itself, so that another one may free the model's.
 
     Example:
         >>> import torch
@@ -42,8 +43,8 @@ class Unchanged:
         the Linear was changed after it was wrapped: weight has other numbers
     """
 
-    def __init__(self, model: PreTrainedModel | Module):
-        self._model, self._seen = weakref.ref(model), _facts(model)
+    def __init__(self, model: PreTrainedModel | Module, copied: bool = False):
+        self._model, self._seen, self._copied = weakref.ref(model), _facts(model), copied
 
     def check(self) -> None:
         """
@@ -54,12 +55,20 @@ class Unchanged:
         if model is None or (now := _facts(model)) == self._seen:
             return
         places = [place for place in {**self._seen, **now} if self._seen.get(place) != now.get(place)]
+        if self._copied:
+            places = [place for place in places if not _freed(now.get(place))]
+        if not places:
+            return
         what = _difference(places[0], self._seen.get(places[0]), now.get(places[0]))
         more = f" (and {len(places) - 1} more places)" if places[1:] else ""
         raise UnsupportedModel(
             f"the {type(model).__name__} was changed after it was wrapped: {what}{more}; undo that, or wrap it again: "
             f"CachedLM(model)"
         )
+
+
+def _freed(now: tuple[Any, ...] | None) -> bool:
+    return now is not None and len(now) == len(_OF_A_TENSOR) and now[_OF_A_TENSOR.index("size")] == 0
 
 
 def _difference(place: str, before: tuple[Any, ...] | None, now: tuple[Any, ...] | None) -> str:
