@@ -22,6 +22,10 @@ class UnsupportedModel(ModelError):
     """A model whose cache cannot be rewound, or whose attention cannot be replaced."""
 
 
+class BrokenLogits(ModelError):
+    """Logits of which none is the largest finite one: NaN, infinity, or minus infinity for every token."""
+
+
 class ContextLimitError(SpecdecError):
     """A prompt that leaves no room for a new token."""
 

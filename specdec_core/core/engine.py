@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
+import numpy as np
+
 from ..base.arguments import flag, ids, whole
 from ..base.errors import ContextLimitError, DraftError, SharedCacheError
 from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
@@ -305,5 +307,29 @@ def _check_tree(tree: DraftTree, root: int, budget: Budget, vocab_size: int, nam
         problem = f"holds token ids outside 0 ... {vocab_size - 1}"
     elif tree.q is not None and tree.size and tree.q.shape[1] != vocab_size:
         problem = f"has laws q over {tree.q.shape[1]} tokens; the target has {vocab_size}"
+    elif tree.q is not None and tree.size:
+        problem = _wrong_laws(tree)
     if problem:
         raise DraftError(f"the tree proposed by {name!r} {problem}")
+
+
+def _wrong_laws(tree: DraftTree) -> str | None:
+    """Why children of a tree cannot have been drawn from its laws, if they cannot. Only laws with children are read."""
+    if tree.draw == "point":
+        return None
+    assert tree.q is not None
+    nodes = np.flatnonzero(tree.candidate)[1:]
+    parents, tokens = tree.parents[nodes], tree.tokens[nodes]
+    for row in np.unique(parents):
+        total, least = tree.q[row].sum(), tree.q[row].min()
+        if not (abs(total - 1) <= 1e-6 and least >= 0):
+            return f"has a q after row {row} that sums to {total}, its least {least}; expected 1 within 1e-6, and 0"
+    if len(never := nodes[tree.q[parents, tokens] <= 0]):
+        row = never[0]
+        return f"has token {tree.tokens[row]} in row {row}, where its q is 0: it was drawn from another law"
+    if tree.draw == "without_replacement":
+        if len(np.unique(np.stack([parents, tokens]), axis=1).T) < len(nodes):
+            return "draws a child twice from one q without replacement"
+        if np.isin(tree.parents[~tree.candidate], parents).any():
+            return "has scratch rows among children drawn without replacement, whose order of drawing they would change"
+    return None

@@ -14,12 +14,13 @@ All three return tokens whose distribution is exactly p's. Greedy decoding is T 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from ..base.errors import BrokenLogits
 from .rng import Rng
 from .tree import DraftTree
 
@@ -42,9 +43,11 @@ class Greedy:
 
     Attributes:
         ids: (N+1,) the target's best token after each row of a tree.
+        broken: rows whose logits are not numbers, with what is wrong with them; an error once the walk comes there.
     """
 
     ids: Tokens
+    broken: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,8 @@ def clip(verdict: Verdict, keep: int) -> Verdict:
 def _children(p: Laws | Greedy, tree: DraftTree, node: int, rng: Rng) -> tuple[list[Trial], int]:
     """The tests of a node's children, up to the first that is accepted, and the token that follows the node."""
     if isinstance(p, Greedy):
+        if node in p.broken:
+            raise BrokenLogits(p.broken[node])
         best = int(p.ids[node])
         return _matched(tree, node, best, lambda token: float(token == best)), best
     law = np.asarray(p[node], np.float64)  # (V,)

@@ -24,7 +24,7 @@ from ..base.arguments import one_of, whole
 from ..core.contract import Budget, DrafterBase, LMOutput
 from ..core.rng import Rng
 from ..core.rules import Verdict
-from ..core.sampling import Sampling
+from ..core.sampling import Sampling, refuse_broken
 from ..core.tree import DraftTree
 from ..model.execution.packed import PackedLinear, no_kernels
 from ..model.lm import CachedLM
@@ -33,7 +33,7 @@ from . import weights
 from .feature_net import Frozen
 from .medusa_net import MedusaHeads
 from .methods import Context
-from .reduced import Reduced
+from .reduced import Reduced, place
 
 
 class Medusa(DrafterBase):
@@ -105,7 +105,9 @@ class Medusa(DrafterBase):
             return DraftTree.empty(context[-1])
         logits = self.heads(self._state)[: shape.depths.max()]  # (deepest, K)
         if self.draw == "point":
-            best = logits.topk(int(shape.tokens.max()) + 1, -1).indices.cpu().numpy()  # (deepest, ranks) rows of K
+            tops, ranked = logits.topk(int(shape.tokens.max()) + 1, -1)
+            refuse_broken(float(tops[:, 0].double().sum()), place(context))
+            best = ranked.cpu().numpy()  # (deepest, ranks) rows of K
             tokens = self.reduced.ids[best[shape.depths[1:] - 1, shape.tokens[1:]]]  # (N,)
             return DraftTree(np.concatenate([context[-1:], tokens]), shape.parents)
         laws = [self.reduced.law(row, context, self._prompt_length) for row in logits]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base.arguments import vector, whole
-from ..core.sampling import Sampling, argmax
+from ..core.sampling import Sampling, largest, refuse_broken
 
 
 class Reduced:
@@ -58,20 +58,28 @@ class Reduced:
 
     def law(self, logits: torch.Tensor, context: Sequence[int], prompt_length: int) -> np.ndarray:
         """(K,) q of the K tokens; arguments as for `scores`."""
-        return self.sampling.law(self.scores(logits, context, prompt_length))
+        return self.sampling.law(self.scores(logits, context, prompt_length), place(context))
 
     def whole_law(self, logits: torch.Tensor, context: Sequence[int], prompt_length: int) -> np.ndarray:
         """(V,) q of all tokens of the target, for who draws in their order; arguments as for `scores`."""
-        return self.sampling.law(self.spread(self.scores(logits, context, prompt_length), -np.inf))
+        scores = self.spread(self.scores(logits, context, prompt_length), -np.inf)
+        return self.sampling.law(scores, place(context))
 
     def best(self, logits: torch.Tensor, context: Sequence[int], prompt_length: int) -> int:
         """The likeliest token, the first row of equal ones; arguments as for `scores`."""
         if self.sampling.penalizes:
-            return int(self.ids[self.scores(logits, context, prompt_length).argmax()])
-        return int(self.ids[argmax(logits[None])[0]])
+            logits = torch.from_numpy(self.scores(logits, context, prompt_length))
+        row, top = largest(logits[None])
+        refuse_broken(top[0], place(context))
+        return int(self.ids[row[0]])
 
     def spread(self, values: np.ndarray, elsewhere: float = 0.0) -> np.ndarray:
         """(V,) with values (K,) at the K tokens, and ``elsewhere`` at all others."""
         whole = np.full(self.vocab_size, elsewhere)
         whole[self.ids] = values
         return whole
+
+
+def place(context: Sequence[int]) -> str:
+    """Where a drafter's logits after ``context`` stand, in words."""
+    return f"of the draft model after position {len(context) - 1} (token {context[-1]})"
