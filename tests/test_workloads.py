@@ -188,7 +188,7 @@ def test_own_files_are_files_of_questions(tmp_path):
         (line(turns=["a", 3]).encode(), ["turn 2 is a number"]),
         (line(turns=["a", {}]).encode(), ["turn 2 is an object"]),
         (line(turns=["\t "]).encode(), ["turn 1 is blank"]),
-        (line(turns=["\ud83d"]).encode(), ["turn 1 holds half a surrogate pair"]),
+        (line(turns=["\ud83d"]).encode(), ["turn 1: character 1 is"]),
         (line(question_id=True).encode(), ["the id is True"]),
         (line(question_id=1.5).encode(), ["the id is 1.5", "whole number"]),
         (line(question_id="").encode(), ["the id is ''"]),

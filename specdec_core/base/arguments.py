@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .errors import TextError
+
 
 def whole(name: str, value: Any, least: float = -inf, most: float = inf) -> int:
     """``value`` as an int from ``least`` to ``most``.
@@ -85,6 +87,28 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     """
     if not (isinstance(value, str) and value in choices):
         raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}; got {_shown(value)}")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """``value``, which must be text that can be written: no half of a surrogate pair.
+
+    Raises:
+        ValueError: for another kind.
+        TextError: for such a half, which also stands for a byte that was not UTF-8; it says where.
+
+    Example:
+        >>> text("the prompt", "caf\\udce9")
+        Traceback (most recent call last):
+        specdec_core.base.errors.TextError: the prompt: character 4 is '\\udce9', which is no text; expected UTF-8
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected text, got {_shown(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        wrong = value[error.start]
+        raise TextError(f"{name}: character {error.start + 1} is {wrong!r}, which is no text; expected UTF-8") from None
     return value
 
 

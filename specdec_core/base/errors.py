@@ -14,6 +14,10 @@ class SpecdecError(RuntimeError):
     """
 
 
+class TextError(SpecdecError, ValueError):
+    """Text that is not Unicode: half of a surrogate pair, or bytes that were not UTF-8."""
+
+
 class ModelError(SpecdecError):
     """A model that could not be fetched, read, or run: offline, corrupt, unknown, refused."""
 

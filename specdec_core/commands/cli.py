@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .. import __version__
+from ..base.arguments import text
 from ..base.errors import SpecdecError
 from ..base.files import explained
 
@@ -42,6 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: 0
     """
     argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        for place, word in enumerate(argv, 1):
+            text(f"argument {place}", word)
+    except SpecdecError as error:
+        print(f"specdec: {error}", file=sys.stderr)
+        return 2
     parser = argparse.ArgumentParser(prog="specdec", description="Speculative decoding, measured.")
     parser.add_argument("--version", action="version", version=f"specdec {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .options import add_model_arguments, natural, number, open_model, temperature
+from .options import add_model_arguments, add_sampling_arguments, natural, open_model, sampling_of
 
 if TYPE_CHECKING:
     from ..core.engine import Run
@@ -26,21 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new-tokens", type=natural, default=256, metavar="N", help="default: 256")
     text = "no stop token before as many tokens (default: 0)"
     parser.add_argument("--min-new-tokens", type=natural, default=0, metavar="N", help=text)
-    parser.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
-    parser.add_argument("--top-k", type=natural, default=0, metavar="K", help="keep the K likeliest tokens (0: all)")
-    parser.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="keep a mass of P (default: 1, all)")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
     text = "after the answer, each token and its log-probability in nats"
     parser.add_argument("--logprobs", action="store_true", help=text)
     text = "end before this text; may be repeated"
     parser.add_argument("--stop", action="append", default=[], metavar="STRING", help=text)
+    add_sampling_arguments(parser)
     add_model_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..base.arguments import text
     from ..base.errors import SpecdecError
     from ..core.engine import stream
-    from ..core.sampling import Sampling
     from ..core.stopping import Stop
     from ..drafters import Adaptive
     from ..drafters.methods import build, check
@@ -48,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..measure.kept_costs import kept_or_none
 
     check([arguments.method])
-    prompt = _prompt(arguments.prompt)
+    prompt = text("the prompt", _prompt(arguments.prompt))
     loaded, lm = open_model(arguments, release=True)
-    sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
+    sampling = sampling_of(arguments)
     # They are found by the hash of the weights, which may take a while where it is not on record.
     costs = kept_or_none(lm) if Adaptive.name in arguments.method else None
     context = context_for(lm, sampling, costs)
@@ -151,7 +149,3 @@ def _prompt(given: str | None) -> str:
     if not text.strip():
         raise WorkloadError("standard input is empty; expected a prompt.")
     return text.removesuffix("\n")
-
-
-def _share(text: str) -> float:
-    return number(text, lambda value: 0 < value <= 1, "a number above 0, at most 1")

@@ -6,9 +6,11 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..core.sampling import Sampling
     from ..model.lm import CachedLM
     from ..model.loaded import LoadedModel
 
@@ -54,6 +56,34 @@ def load_model(arguments: argparse.Namespace) -> LoadedModel:
     return load(arguments.model, dtype=arguments.dtype, device=arguments.device)
 
 
+# Each setting of `Sampling`: what it is by default, what it accepts, and both in words.
+_SAMPLING: dict[str, tuple[float, Callable[[float], bool], str, str]] = {
+    "temperature": (0.0, lambda x: 0 <= x < math.inf, "of at least 0 (0 is greedy)", "0 is greedy"),
+    "top_k": (0, lambda x: x >= 0, "of at least 0 (0 keeps all)", "keep the N likeliest tokens; 0 keeps all"),
+    "top_p": (1.0, lambda x: 0 < x <= 1, "above 0, at most 1", "keep the likeliest tokens up to this mass"),
+    "min_p": (0.0, lambda x: 0 <= x <= 1, "from 0 to 1", "drop tokens below this share of the likeliest one's"),
+    "repetition_penalty": (1.0, lambda x: 0 < x < math.inf, "above 0 (1 is off)", "divides logits of tokens that have occurred; 1 is off"),
+    "presence_penalty": (0.0, math.isfinite, "that is finite (0 is off)", "taken off logits of generated tokens; 0 is off"),
+}
+
+
+def add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
+    """--temperature and the other settings of `Sampling`."""
+    group = parser.add_argument_group("sampling")
+    for name, (default, accepts, expected, text) in _SAMPLING.items():
+        kind = type(default)
+        check = partial(number, accepts=accepts, expected=f"a {'whole ' * (kind is int)}number {expected}", kind=kind)
+        option, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
+        group.add_argument(option, type=check, default=default, metavar="N", help=text)
+
+
+def sampling_of(arguments: argparse.Namespace) -> Sampling:
+    """What `add_sampling_arguments` has read."""
+    from ..core.sampling import Sampling
+
+    return Sampling(**{name: getattr(arguments, name) for name in _SAMPLING})
+
+
 def positive(text: str) -> int:
     """An argparse type: a whole number of at least 1."""
     return number(text, lambda value: value >= 1, "a whole number of at least 1", int)
@@ -62,11 +92,6 @@ def positive(text: str) -> int:
 def natural(text: str) -> int:
     """An argparse type: a whole number of at least 0."""
     return number(text, lambda value: value >= 0, "a whole number of at least 0", int)
-
-
-def temperature(text: str) -> float:
-    """An argparse type: a finite number of at least 0."""
-    return number(text, lambda value: 0 <= value < math.inf, "a number of at least 0 (0 is greedy)")
 
 
 def minutes(text: str) -> float:

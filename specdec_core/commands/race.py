@@ -10,7 +10,7 @@ from errno import EISDIR
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
+from .options import add_model_arguments, add_sampling_arguments, minutes, natural, open_model, positive, sampling_of
 
 if TYPE_CHECKING:
     from ..model.loaded import LoadedModel
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="to spend at most; the questions then take turns "
         "by task, and what does not fit is left out (default: as long as it takes)",
     )
-    how.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     how.add_argument("--seed", type=natural, default=0, help="default: 0")
+    add_sampling_arguments(parser)
     add_model_arguments(parser)
     where = parser.add_argument_group("results")
     where.add_argument("--out", type=Path, metavar="FOLDER", help="default: race-DATE-TIME here")
@@ -73,7 +73,6 @@ def _peers(text: str) -> tuple[str, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..base.extras import needs
-    from ..core.sampling import Sampling
     from ..measure.kept_costs import kept_or_none
     from ..race import compare, record
     from ..race.halving import in_turns
@@ -89,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         loaded, lm = open_model(arguments, release=TRANSFORMERS not in arguments.peer)
         rivals = _rivals(arguments, methods, questions, loaded)
-        sampling, costs = Sampling(temperature=arguments.temperature), kept_or_none(lm)
+        sampling, costs = sampling_of(arguments), kept_or_none(lm)
         race = compare(
             lm,
             in_turns(questions) if arguments.minutes else questions,
@@ -122,8 +121,9 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
         module()  # raises here and now if it is not installed
     elif arguments.gguf:
         raise BenchError("--gguf is for llama.cpp; add --peer llama.cpp.")
-    if arguments.peer and arguments.temperature > 0:
-        raise BenchError("--peer races greedy decoding; leave --temperature at 0.")
+    sampling = sampling_of(arguments)
+    if arguments.peer and (not sampling.greedy or sampling.penalizes):
+        raise BenchError("--peer races greedy decoding; leave --temperature at 0 and penalties off.")
     return check(split(arguments.methods))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from .options import add_model_arguments, minutes, natural, open_model, positive, temperature
+from .options import add_model_arguments, add_sampling_arguments, minutes, natural, open_model, positive, sampling_of
 
 if TYPE_CHECKING:
     from ..measure.costs import Costs
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-new-tokens", type=positive, default=64, metavar="N", help="of an answer, at most (default: 64)"
     )
-    parser.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="default: 0, greedy")
     parser.add_argument("--seed", type=natural, default=0, help="default: 0")
+    add_sampling_arguments(parser)
     add_model_arguments(parser)
     where = parser.add_argument_group("results")
     where.add_argument("--out", type=Path, metavar="FILE", help="the answer as Markdown")
@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..core.sampling import Sampling
     from ..drafters.methods import check, split
     from ..race import own, read_questions
     from ..race.advice import ran
@@ -67,10 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=max(0.0, 60 * arguments.minutes - (perf_counter() - begun)),
         names=names,
         max_new_tokens=arguments.max_new_tokens,
-        sampling=Sampling(temperature=arguments.temperature),
+        sampling=(sampling := sampling_of(arguments)),
         seed=arguments.seed,
     )
     record = {**head(lm, arguments.argv, date), **_record(arguments.questions, advice), "costs": costs.to_json()}
+    record["sampling"] = asdict(sampling)
     threads = record["model"]["threads"]
     place = f"{loaded.label}, {lm.execution.name}, {threads} thread{'s' * (threads > 1)}"
     _leave(arguments, advice, f"{place}; {ran(advice)}", record)

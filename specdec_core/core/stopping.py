@@ -9,6 +9,7 @@ from typing import Any, Protocol, SupportsIndex
 import torch
 
 from ..base.arguments import ids, whole
+from ..base.arguments import text as checked_text
 
 _WHOLE = 8  # tokens that the bytes of one character may be spread over; more are bytes that never become one
 
@@ -51,6 +52,8 @@ class Stop:
     ):
         ends = () if tokens is None else _ends(tokens)
         texts = (strings,) if isinstance(strings, str) else tuple(strings)
+        for text in texts:
+            checked_text("a stop string", text)
         if texts and tokenizer is None:
             raise ValueError("stop strings are compared with text: pass the tokenizer that decodes it")
         if "" in texts:

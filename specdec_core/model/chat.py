@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..base.arguments import text
+
 
 class Tokenizer(Protocol):
     """What this package needs of a tokenizer of transformers."""
@@ -40,7 +42,7 @@ def encode(
         answers: the model's earlier answers, one fewer than `turns`.
 
     Raises:
-        ValueError: the number of turns is not one more than that of answers.
+        ValueError: the number of turns is not one more than that of answers, or one of them is no text.
 
     Example:
         >>> class Letters:  # one id a character, no chat template
@@ -60,6 +62,8 @@ def encode(
     for turn, answer in zip(turns[:-1], answers, strict=True):
         messages += [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]
     messages.append({"role": "user", "content": turns[-1]})
+    for place, message in enumerate(messages):
+        text(f"message {place} ({message['role']})", message["content"])
     if not tokenizer.chat_template:
         return list(tokenizer(_plain(messages))["input_ids"])
     # transformers 5 returns a BatchEncoding unless told otherwise; 4 returns the list.

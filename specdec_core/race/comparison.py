@@ -101,9 +101,9 @@ def compare(
     check_room(questions, lm, max_new_tokens)
     if max_new_tokens < 1 or repeats < 1:
         raise BenchError(f"max_new_tokens is {max_new_tokens} and repeats is {repeats}; expected at least 1 of each.")
-    if rivals and not sampling.greedy:
+    if rivals and (not sampling.greedy or sampling.penalizes):
         raise BenchError(
-            f"other engines are raced in greedy decoding only; got a temperature of {sampling.temperature}, expected 0."
+            f"other engines are raced in greedy decoding only; got {sampling}, expected T = 0, no penalties."
         )
     if stop is None:
         stop = Stop(lm.loaded.stop_ids if isinstance(lm, CachedLM) and lm.loaded else ())

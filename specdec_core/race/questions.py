@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import SpecdecError
+from ..base.arguments import text
+from ..base.errors import SpecdecError, TextError
 
 
 class WorkloadError(SpecdecError):
@@ -138,8 +139,12 @@ def _question(line: bytes, where: str) -> Question:
         if not isinstance(turn, str) or not turn.strip():
             found = "blank" if isinstance(turn, str) else _kind(turn)
             raise WorkloadError(f"{where}: turn {position} is {found}; expected a user message, a string.")
-        if any("\ud800" <= character <= "\udfff" for character in turn):
-            raise WorkloadError(f"{where}: turn {position} holds half a surrogate pair; expected both.")
+    parts = {"the id or the task": f"{id_} {task}", **{f"turn {n}": turn for n, turn in enumerate(turns, start=1)}}
+    try:
+        for part, written in parts.items():
+            text(f"{where}: {part}", written)
+    except TextError as error:
+        raise WorkloadError(str(error)) from None
     # A file that says `category` speaks Spec-Bench; one that says `task` means the task it names.
     if "category" in record and task in _MT_BENCH:
         task = MULTI_TURN

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base.arguments import text as checked_text
+from ..base.errors import TextError
 from .files import DatastoreError, Ids
 
 _BATCH = 1 << 22  # characters handed to the tokenizer at a time
@@ -112,7 +114,10 @@ def _document(line: str, where: str) -> Text:
     if not (isinstance(value, str) or is_ids):
         expected = 'a string, a list of token ids, or an object with "text" or "ids"'
         raise DatastoreError(f"{where}: expected {expected}; got {line[:80]!r}.")
-    return value
+    try:
+        return value if is_ids else checked_text(where, value)
+    except TextError as error:
+        raise DatastoreError(str(error)) from None
 
 
 def tokenized(texts: Iterable[Text], tokenizer: Any) -> Iterator[Ids]:
