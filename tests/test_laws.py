@@ -14,7 +14,6 @@ from specdec_core.core.toy import TableLM
 from specdec_core.drafters import PromptLookup
 
 
-
 def fresh(make, *arguments):
     """A processor of transformers that is prepared for one vocabulary size at its first call, made for each call."""
     return lambda ids, scores: make(*arguments)(ids, scores)

@@ -46,7 +46,7 @@ def own_law(least, ends, how):
         longer = {}
         for tokens, mass in law.items():
             for x, p in enumerate(next_law(held, PROMPT, tokens, how)):
-                (ended if x in ends else longer)[*tokens, x] = mass * p
+                (ended if x in ends else longer)[(*tokens, x)] = mass * p
         law = longer
     return {tokens: mass for tokens, mass in {**ended, **law}.items() if mass}
 

@@ -117,7 +117,7 @@ def test_the_command_answers_in_words_table_lines_and_files(specdec, tmp_path):
     assert "measuring t(q)" in err and "pass 3 of 3" in err
     made = json.loads((tmp_path / "deep" / "a.json").read_text())
     assert set(made) == {
-        "format", "date", "argv", "commit", "machine", "model", "questions", "costs", "method", "settings",
+        "format", "date", "argv", "commit", "machine", "model", "questions", "costs", "method", "settings", "sampling",
         "paragraph", "stopped", "seconds", "left_out", "passes", "entries", "switches",
     }  # fmt: skip
     assert made["settings"] == methods.settings(made["method"])

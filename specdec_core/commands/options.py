@@ -62,8 +62,8 @@ _SAMPLING: dict[str, tuple[float, Callable[[float], bool], str, str]] = {
     "top_k": (0, lambda x: x >= 0, "of at least 0 (0 keeps all)", "keep the N likeliest tokens; 0 keeps all"),
     "top_p": (1.0, lambda x: 0 < x <= 1, "above 0, at most 1", "keep the likeliest tokens up to this mass"),
     "min_p": (0.0, lambda x: 0 <= x <= 1, "from 0 to 1", "drop tokens below this share of the likeliest one's"),
-    "repetition_penalty": (1.0, lambda x: 0 < x < math.inf, "above 0 (1 is off)", "divides logits of tokens that have occurred; 1 is off"),
-    "presence_penalty": (0.0, math.isfinite, "that is finite (0 is off)", "taken off logits of generated tokens; 0 is off"),
+    "repetition_penalty": (1.0, lambda x: 0 < x < math.inf, "above 0 (1 is off)", "of what has occurred; 1 is off"),
+    "presence_penalty": (0.0, math.isfinite, "that is finite (0 is off)", "taken off generated tokens; 0 is off"),
 }
 
 
