@@ -66,8 +66,11 @@ def test_a_prompt_is_one_list_of_ids(prompt, says):
         generate(CIRCLE, prompt, max_new_tokens=3)
 
 
-@pytest.mark.parametrize("prompt", [(1, 2), range(1, 3), np.array([1, 2], np.uint8), torch.tensor([1, 2]),
-                                    [np.int64(1), torch.tensor(2)], (i for i in (1, 2))], ids=repr)  # fmt: skip
+IDS = [(1, 2), range(1, 3), np.array([1, 2], np.uint8), torch.tensor([1, 2]), [np.int64(1), torch.tensor(2)]]
+IDS.append(iter([1, 2]))
+
+
+@pytest.mark.parametrize("prompt", IDS, ids=lambda prompt: type(prompt).__name__)
 def test_ids_of_every_kind_are_one_prompt(prompt):
     assert generate(CIRCLE, prompt, max_new_tokens=2).tokens == (3, 4)
     assert ids("prompt", np.empty(0)) == []
