@@ -230,3 +230,27 @@ def test_a_wrong_text_would_be_called_wrong(monkeypatch):
     assert architectures.judge("llama")[0] == "WRONG"
     monkeypatch.setattr(architectures, "CachedLM", lambda model: model.nothing)
     assert architectures.judge("llama")[0] == "CRASHED"
+
+
+BASE = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+EXPERTS = dict(num_experts_per_tok=2, moe_intermediate_size=16, num_key_value_heads=4, n_routed_experts=4)
+LATENT = dict(kv_lora_rank=8, q_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, n_group=1, topk_group=1)
+
+
+@pytest.mark.parametrize("width", [6, 12, 16])
+@pytest.mark.parametrize("config", [hf.DeepseekV2Config, hf.DeepseekV3Config])
+def test_values_have_a_width_of_their_own(config, width):
+    """Narrower than keys, as wide, and wider; in float32, since experts are not computed in float64."""
+    options = dict(first_k_dense_replace=1, n_shared_experts=1, max_position_embeddings=96, v_head_dim=width)
+    model = small(config, **BASE, **EXPERTS, **LATENT, **options)().float()
+    lm, text = CachedLM(model), [9, 8, 7, 6]
+    for _ in range(8):
+        text.append(int(plain_logits(model, text).argmax()))
+    right = text[4:8]
+    draft = [[*right[:2], 3], [5, 5], right]
+    lm.prefill(text[:3])
+    tree = DraftTree.from_paths(text[3], draft)
+    logits = lm.forward(tree).logits
+    for row in range(len(tree.tokens)):
+        path = text[:3] + tree.tokens[tree.path_to(row)].tolist()
+        torch.testing.assert_close(logits[row], plain_logits(model, path), rtol=1e-4, atol=1e-4)

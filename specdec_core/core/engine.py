@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
 
-import numpy as np
-
-from ..base.arguments import flag, ids, whole
-from ..base.errors import ContextLimitError, DraftError, SharedCacheError
+from ..base.arguments import flag, whole
+from ..base.errors import SharedCacheError
+from .checks import check_tree, checked_prompt
 from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
@@ -137,7 +136,7 @@ class Run:
     ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
-        self.context = _checked(prompt, lm)
+        self.context = checked_prompt(prompt, lm)
         self.prompt_length = len(self.context)
         self.max_new_tokens = whole("max_new_tokens", max_new_tokens, 0)
         self.max_nodes = whole("max_nodes", self.drafter.max_nodes if max_nodes is None else max_nodes, 0)
@@ -200,7 +199,7 @@ class Run:
         start, room = perf_counter(), self.lm.max_length - len(self.context)
         budget = Budget(self.max_nodes, room - 1)
         self._tree = self.drafter.propose(self.context, budget, self._draft_rng)
-        _check_tree(self._tree, self.context[-1], budget, self.lm.vocab_size, self.drafter.name)
+        check_tree(self._tree, self.context[-1], budget, self.lm.vocab_size, self.drafter.name)
         self._drafting = perf_counter() - start
         return self._tree
 
@@ -274,62 +273,3 @@ def together(runs: Sequence[Run], forward: Forward) -> list[Step]:
 def one_by_one(lms: Sequence[LanguageModel], trees: Sequence[DraftTree], needs_hidden: bool) -> list[LMOutput]:
     """A `Forward` of any language models: each scores its own tree."""
     return [lm.forward(tree, needs_hidden) for lm, tree in zip(lms, trees, strict=True)]
-
-
-def _checked(prompt: Sequence[int], lm: LanguageModel) -> list[int]:
-    tokens = ids("prompt", prompt)
-    if not tokens:
-        if lm.bos_id is None:
-            raise ValueError(
-                "an empty prompt needs a beginning-of-sequence token, and this model has none; "
-                "pass at least one token id"
-            )
-        tokens = [lm.bos_id]
-    if bad := [i for i in tokens if i >= lm.vocab_size]:
-        raise ValueError(f"token ids must be in 0 ... {lm.vocab_size - 1}; the prompt has {bad[:5]}")
-    if len(tokens) >= lm.max_length:
-        raise ContextLimitError(
-            f"the prompt has {len(tokens)} tokens and the model's context holds {lm.max_length}; "
-            f"shorten the prompt to at most {lm.max_length - 1} tokens"
-        )
-    return tokens
-
-
-def _check_tree(tree: DraftTree, root: int, budget: Budget, vocab_size: int, name: str) -> None:
-    problem = None
-    if not isinstance(tree, DraftTree):
-        raise DraftError(f"{name!r} proposed {tree!r}; expected a tree, `DraftTree.empty(context[-1])` for no draft")
-    if tree.tokens[0] != root:
-        problem = f"is rooted at token {tree.tokens[0]}, not at the last token {root}"
-    elif tree.size > budget.nodes or (tree.size and tree.depths.max() > budget.depth):
-        problem = f"has {tree.size} nodes and depth {tree.depths.max()}; {budget} allows fewer"
-    elif tree.size and not (tree.tokens.min() >= 0 and tree.tokens.max() < vocab_size):
-        problem = f"holds token ids outside 0 ... {vocab_size - 1}"
-    elif tree.q is not None and tree.size and tree.q.shape[1] != vocab_size:
-        problem = f"has laws q over {tree.q.shape[1]} tokens; the target has {vocab_size}"
-    elif tree.q is not None and tree.size:
-        problem = _wrong_laws(tree)
-    if problem:
-        raise DraftError(f"the tree proposed by {name!r} {problem}")
-
-
-def _wrong_laws(tree: DraftTree) -> str | None:
-    """Why children of a tree cannot have been drawn from its laws, if they cannot. Only laws with children are read."""
-    if tree.draw == "point":
-        return None
-    assert tree.q is not None
-    nodes = np.flatnonzero(tree.candidate)[1:]
-    parents, tokens = tree.parents[nodes], tree.tokens[nodes]
-    for row in np.unique(parents):
-        total, least = tree.q[row].sum(), tree.q[row].min()
-        if not (abs(total - 1) <= 1e-6 and least >= 0):
-            return f"has a q after row {row} that sums to {total}, its least {least}; expected 1 within 1e-6, and 0"
-    if len(never := nodes[tree.q[parents, tokens] <= 0]):
-        row = never[0]
-        return f"has token {tree.tokens[row]} in row {row}, where its q is 0: it was drawn from another law"
-    if tree.draw == "without_replacement":
-        if len(np.unique(np.stack([parents, tokens]), axis=1).T) < len(nodes):
-            return "draws a child twice from one q without replacement"
-        if np.isin(tree.parents[~tree.candidate], parents).any():
-            return "has scratch rows among children drawn without replacement, whose order of drawing they would change"
-    return None

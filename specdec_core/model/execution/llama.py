@@ -204,7 +204,7 @@ class Stack:
 
     def prepare(self, length: int) -> None:
         """Make the rotary tables (length, 1, head_dim) reach at least this far."""
-        if len(self.cos) >= length:
+        if len(self.sin) >= length:  # the one that is assigned last, if Ctrl-C comes between
             return
         self.cos, self.sin = rotary_tables(self._rotary, self._like, length)
 
