@@ -160,3 +160,21 @@ def test_it_does_not_rest_on_assertions():
     )
     run = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=120)
     assert run.stdout.strip() == "told False", run.stderr
+
+
+def test_a_language_model_without_a_memory_runs_all_the_same():
+    class Bare:
+        """Only what checks a draft."""
+
+        def __init__(self, lm):
+            self.vocab_size, self.max_length, self.bos_id = lm.vocab_size, lm.max_length, lm.bos_id
+            self.prefill, self.forward, self.commit, self.rewind = lm.prefill, lm.forward, lm.commit, lm.rewind
+            self._lm = lm
+
+        @property
+        def length(self):
+            return self._lm.length
+
+    expected = generate(TableLM.random(5), [1, 2], max_new_tokens=8).tokens
+    for drafter in (None, DraftModel(Bare(TableLM.random(5, seed=1)))):
+        assert generate(Bare(TableLM.random(5)), [1, 2], drafter, max_new_tokens=8).tokens == expected

@@ -178,5 +178,5 @@ def test_check_refuses(name, says):
 
 
 def test_build_explains_a_refused_value():
-    with pytest.raises(methods.MethodError, match="'prompt_lookup:max_n=0'.*min_n <= max_n"):
+    with pytest.raises(methods.MethodError, match="'prompt_lookup:max_n=0'.*at least 1; got 0"):
         methods.build("prompt_lookup:max_n=0", methods.Context(TableLM.random(4)))

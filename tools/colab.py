@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BEFORE = ("torch==2.5.0", "transformers==4.57.3", "nbclient", "ipykernel", "ipywidgets", "matplotlib")
+BEFORE = ("torch==2.10.0", "transformers==4.57.3", "nbclient", "ipykernel", "ipywidgets", "matplotlib")
 RUN = """
 import nbclient, nbformat, sys
 notebook = nbformat.read("00_start_here.ipynb", 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -96,6 +96,14 @@ class Memory:
             )
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """Has a `Memory`."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+
 class LanguageModel(Protocol):
     """A target, or a draft model, as one operation: checking a draft tree.
 
@@ -104,7 +112,7 @@ class LanguageModel(Protocol):
         max_length: context limit in tokens.
         bos_id: the beginning-of-sequence token, or None if the model has none.
         length: committed tokens.
-        memory: whose they are.
+        memory: whose they are; without it nobody notices that two runs share a model.
     """
 
     vocab_size: int
@@ -135,6 +143,18 @@ class LanguageModel(Protocol):
 
     def rewind(self, length: int) -> None:
         """Forget all but the first ``length`` committed tokens."""
+
+
+def memory_of(lm: LanguageModel, alone: Memory) -> Memory:
+    """The model's memory; ``alone`` for a model that has none, and is taken for its user's only.
+
+    Example:
+        >>> from specdec_core import TableLM
+        >>> lm = TableLM.random(4)
+        >>> memory_of(lm, Memory()) is lm.memory
+        True
+    """
+    return lm.memory if isinstance(lm, Remembers) else alone
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from time import perf_counter
 from ..base.arguments import flag, whole
 from ..base.errors import SharedCacheError
 from .checks import check_tree, checked_prompt
-from .contract import Budget, Drafter, LanguageModel, LMOutput, NullDrafter
+from .contract import Budget, Drafter, LanguageModel, LMOutput, Memory, NullDrafter, memory_of
 from .rng import Rng, spawn
 from .rules import Lossless, Rule, clip
 from .sampling import Sampling, log_probabilities
@@ -136,7 +136,7 @@ class Run:
     ):
         self.lm, self.drafter = lm, NullDrafter() if drafter is None else drafter
         self.sampling, self.rule = sampling or Sampling(), rule or Lossless()
-        self.context = checked_prompt(prompt, lm)
+        self.context, self._alone = checked_prompt(prompt, lm), Memory()
         self.prompt_length = len(self.context)
         self.max_new_tokens = whole("max_new_tokens", max_new_tokens, 0)
         self.max_nodes = whole("max_nodes", self.drafter.max_nodes if max_nodes is None else max_nodes, 0)
@@ -173,26 +173,35 @@ class Run:
         logprobs = None if self.logprobs is None else tuple(self.logprobs[: len(tokens)])
         return Generation(tuple(tokens), text, self.watch.reason or "unfinished", self.trace, logprobs)
 
+    @property
+    def memory(self) -> Memory:
+        """The model's; a model that has none is taken for this run's alone."""
+        return memory_of(self.lm, self._alone)
+
     def begin(self) -> None:
         """Read the prompt, all but its last token; comes before the first step."""
         if self.done:
             return
         start, needs_hidden = perf_counter(), self.drafter.needs_hidden
         room = min(self.max_new_tokens, self.lm.max_length - len(self.context)) + self.max_nodes + 1
-        with self.lm.memory.lock:
+        with self.memory.lock:
             hidden = self.lm.prefill(self.context[:-1], reserve=room, needs_hidden=needs_hidden)
-            self._text, self.lm.memory.busy = self.lm.memory.text, True
+            self._hold()
         self.drafter.reset(self.context)
         if hidden is not None:
             self.drafter.read_prompt(hidden)
         self.trace.prefill_seconds = perf_counter() - start
+
+    def _hold(self) -> None:
+        """What the model remembers is this run's text."""
+        self._text, self.memory.busy = self.memory.text, True
 
     def check(self) -> None:
         """
         Raises:
             SharedCacheError: if the model remembers another text by now than this run's.
         """
-        self.lm.memory.check(self._text)
+        self.memory.check(self._text)
 
     def propose(self) -> DraftTree:
         """The step up to the forward: the draft."""
@@ -218,11 +227,11 @@ class Run:
             self.logprobs += log_probabilities(out.logits, emitted.path, emitted.tokens)
         clock.append(perf_counter())
 
-        with lm.memory.lock:
+        with self.memory.lock:
             self.check()
             lm.commit(emitted.path)
             context.extend(emitted.tokens)
-            lm.memory.busy = not self.done
+            self.memory.busy = not self.done
             if lm.length != len(context) - 1:
                 raise SharedCacheError(
                     f"the model remembers {lm.length} tokens after a step, where this run has {len(context) - 1}: "
@@ -262,8 +271,8 @@ def together(runs: Sequence[Run], forward: Forward) -> list[Step]:
     trees = [run.propose() for run in runs]
     start = perf_counter()
     with ExitStack() as locks:
-        for run in sorted(runs, key=lambda run: id(run.lm.memory)):  # so that no two threads wait in a ring
-            locks.enter_context(run.lm.memory.lock)
+        for run in sorted(runs, key=lambda run: id(run.memory)):  # so that no two threads wait in a ring
+            locks.enter_context(run.memory.lock)
             run.check()
         outs = forward([run.lm for run in runs], trees, any(run.drafter.needs_hidden for run in runs))
     seconds = perf_counter() - start

@@ -15,7 +15,7 @@ import torch
 
 from ..base.arguments import one_of, whole
 from ..base.errors import SpecdecError
-from ..core.contract import Budget, DrafterBase, LanguageModel
+from ..core.contract import Budget, DrafterBase, LanguageModel, Memory, memory_of
 from ..core.rng import Rng
 from ..core.sampling import Sampling
 from ..core.tree import DraftTree
@@ -67,7 +67,8 @@ class DraftModel(DrafterBase):
         self.num_tokens = self.max_nodes = whole("num_tokens", num_tokens, 1)
         self.lm, self.reduced = lm, Reduced(ids, vocab_size, sampling)
         self.draft_ids = self.reduced.ids
-        self._prompt_length, self._text = 0, lm.memory.text
+        self._alone, self._prompt_length = Memory(), 0
+        self._text = self.memory.text
         self._known: list[int] = []  # the tokens in the draft model's cache,
         self._sure = 0  # of which so many are known to be the context's
 
@@ -102,26 +103,31 @@ class DraftModel(DrafterBase):
         refuse_other_tokenizer(loaded.tokenizer, context.tokenizer)
         return cls(CachedLM(loaded.model, release=True), num_tokens, target.vocab_size, context.sampling)
 
+    @property
+    def memory(self) -> Memory:
+        """Of the draft model."""
+        return memory_of(self.lm, self._alone)
+
     def reset(self, context: Sequence[int]) -> None:
         self._prompt_length = len(context)
         self._known, self._sure = list(context[:-1]), len(context) - 1
-        if self.lm.memory.busy:
+        if self.memory.busy:
             self.lm = self.lm.with_own_cache()
         if len(context) < self.lm.max_length:
             self._begin()
 
     def _begin(self) -> None:
         """Read what is known into the cache."""
-        with self.lm.memory.lock:
+        with self.memory.lock:
             self.lm.prefill(self._known)
-            self._text = self.lm.memory.text
+            self._text = self.memory.text
 
     def propose(self, context: Sequence[int], budget: Budget, rng: Rng) -> DraftTree:
         gamma = min(self.num_tokens, budget.nodes, budget.depth, self.lm.max_length - len(context))
         if gamma < 1 or self._prompt_length >= self.lm.max_length:
             return DraftTree.empty(context[-1])
-        with self.lm.memory.lock:
-            if self.lm.memory.text is self._text:
+        with self.memory.lock:
+            if self.memory.text is self._text:
                 return self._drafted(context, gamma, rng)
         # Another text was read into the cache.
         self.lm, self._known, self._sure = self.lm.with_own_cache(), list(context[:-1]), len(context) - 1
@@ -149,7 +155,7 @@ class DraftModel(DrafterBase):
             agreed += 1
         if agreed < len(self._known):
             self.lm.rewind(agreed)
-            self._text = self.lm.memory.text
+            self._text = self.memory.text
             del self._known[agreed:]
         self._sure = len(context)
         return self._read(context[agreed:])

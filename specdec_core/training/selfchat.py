@@ -76,9 +76,11 @@ class Turn(Run):
         new = self.context[self.lm.length : -1]
         if not self.lm.length:
             super().begin()
-        elif new and not self.done:
+            return
+        if new and not self.done:
             self.lm.forward(DraftTree.chain(new[0], new[1:]))
             self.lm.commit(range(len(new)))
+        self._hold()
 
 
 @dataclass
