@@ -214,3 +214,8 @@ def test_a_record_says_what_ran():
         assert drafter.drafter.offset == offset
         inner = build(settings(name)["method"], context)
         assert inner.offset == offset
+
+
+@pytest.mark.parametrize("text", ["draw=point", "draw='point'"])
+def test_text_in_a_methods_name_may_stand_in_quotes(text):
+    assert parse(f"medusa:nodes=14,{text}") == ("medusa", {"nodes": 14, "draw": "point"})

@@ -127,7 +127,8 @@ def parse(name: str) -> tuple[str, dict[str, Any]]:
             raise MethodError(f"{name!r}: expected key=value, such as num_tokens=5; got {piece!r}.")
         if key in settings:
             raise MethodError(f"{name!r}: {key} is set twice, to {settings[key]!r} and to {value}; leave one out.")
-        settings[key] = value if isinstance(defaults.get(key), str) else _value(value)
+        read = _value(value)  # text may stand in quotes; a number that is text, such as a store's name, stays text
+        settings[key] = value if isinstance(defaults.get(key), str) and not isinstance(read, str) else read
     return base, settings
 
 
