@@ -40,6 +40,9 @@ class Choices:
     def __getitem__(self, rows: slice | list[int]) -> Choices:
         return Choices(self._ids[rows])
 
+    def cpu(self) -> Choices:
+        return self
+
     def double(self) -> torch.Tensor:
         raise SpecdecError(
             "only the best token of each row is known, enough for plain greedy decoding; sampling, penalties, "

@@ -151,7 +151,7 @@ class Run:
             raise ValueError(f"min_new_tokens must be at most max_new_tokens, {self.max_new_tokens}; got {least}")
         self._free = self.prompt_length + least  # tokens of the shortest context after which the run may end
         self._held = self.sampling  # until then
-        if self.watch.ends:
+        if least and self.watch.ends:
             held = HeldBack(self.watch.ends, self._free)
             self._held = replace(self.sampling, processors=(held, *self.sampling.processors))
         self._draft_rng, self._verify_rng = rngs or spawn(seed)

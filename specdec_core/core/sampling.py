@@ -167,7 +167,7 @@ class Sampling:
             ids, tops = largest(logits)
             broken = np.flatnonzero(~np.isfinite(tops)).tolist()
             return Greedy(ids, {i: _broken(tops[i], _place(tree, context, i)) for i in broken})
-        rows = _Rows(self, logits.double().cpu().numpy(), tree, context, prompt_length, ends)
+        rows = _Rows(self, logits.cpu().double().numpy(), tree, context, prompt_length, ends)
         return Greedy(_Best(rows)) if self.greedy else rows
 
 
@@ -220,7 +220,7 @@ def _checked(processor: Processor, scores: torch.Tensor, size: int) -> torch.Ten
     if not isinstance(scores, torch.Tensor) or scores.shape != (1, size):
         came = f"shape {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else repr(scores)
         raise SpecdecError(f"processor {processor!r}: expected a tensor of scores of shape (1, {size}), got {came}")
-    scores = scores.detach().double().cpu()
+    scores = scores.detach().cpu().double()
     if len(bad := (~(scores[0] < np.inf)).nonzero()):
         raise SpecdecError(
             f"processor {processor!r}: expected finite scores, or -inf for a token that is forbidden; "
@@ -256,7 +256,10 @@ def largest(logits: torch.Tensor | Choices) -> tuple[np.ndarray, np.ndarray]:
         tops = logits.amax(-1, keepdim=True)  # (N, 1)
         return (logits == tops).numpy().argmax(-1), tops[:, 0].double().numpy()
     best = logits.argmax(-1, keepdim=True)  # (N, 1), of NaN if there is any
-    return best[:, 0].cpu().numpy(), logits.gather(-1, best)[:, 0].double().cpu().numpy()
+    # One copy for both: tokens up to 2^24 are exact in float32. Not every device has float64.
+    kind = torch.promote_types(logits.dtype, torch.float32)
+    both = torch.cat([best.to(kind), logits.gather(-1, best).to(kind)], 1).cpu().double().numpy()  # (N, 2)
+    return both[:, 0].astype(np.int64), both[:, 1]
 
 
 def refuse_broken(top: float, where: str) -> None:
@@ -291,7 +294,7 @@ def log_probabilities(logits: torch.Tensor | Choices, rows: Sequence[int], token
         >>> log_probabilities(torch.tensor([[0.0, 9.0], [0.0, 0.0]]), [1], [0])
         [-0.6931471805599453]
     """
-    chosen = logits[list(rows)].double().cpu().log_softmax(-1)  # (n, V)
+    chosen = logits[list(rows)].cpu().double().log_softmax(-1)  # (n, V)
     return chosen[torch.arange(len(tokens)), torch.tensor(tokens)].tolist()
 
 

@@ -248,7 +248,7 @@ class _Sketch:
             penalized = [self._reduced.scores(row, self._text(node), length) for node, row in rows]
             scores = torch.from_numpy(np.stack(penalized))  # (n, K)
         best, places = scores.topk(min(self._width, scores.shape[-1]), -1)  # (n, width) each
-        refuse_broken(float(best[:, 0].double().sum()), place(self._text(nodes[0])))
+        refuse_broken(float(best[:, 0].cpu().double().sum()), place(self._text(nodes[0])))
         logs = (best - scores.logsumexp(-1, keepdim=True)).clamp(max=0)  # rounding must not lift a child above
         for node, likely in zip(nodes, zip(places.tolist(), logs.tolist(), strict=True), strict=True):
             self._likely[node] = list(zip(*likely, strict=True))

@@ -106,7 +106,7 @@ class Medusa(DrafterBase):
         logits = self.heads(self._state)[: shape.depths.max()]  # (deepest, K)
         if self.draw == "point":
             tops, ranked = logits.topk(int(shape.tokens.max()) + 1, -1)
-            refuse_broken(float(tops[:, 0].double().sum()), place(context))
+            refuse_broken(float(tops[:, 0].cpu().double().sum()), place(context))
             best = ranked.cpu().numpy()  # (deepest, ranks) rows of K
             tokens = self.reduced.ids[best[shape.depths[1:] - 1, shape.tokens[1:]]]  # (N,)
             return DraftTree(np.concatenate([context[-1:], tokens]), shape.parents)

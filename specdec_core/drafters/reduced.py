@@ -51,7 +51,7 @@ class Reduced:
             context: tokens, drafted ones included.
             prompt_length: how many of them are the prompt.
         """
-        scores = logits.double().cpu().numpy()
+        scores = logits.cpu().double().numpy()
         if self.sampling.penalizes:
             scores = self.sampling.penalize(self.spread(scores), context, context[prompt_length:])[self.ids]  # (K,)
         return scores

@@ -140,7 +140,7 @@ class ShardedLM:
 
     def _agree(self, row: torch.Tensor) -> None:
         """Compare what every rank computed for the root (V,): its length, and three sums of it under random signs."""
-        values = torch.where(row.isfinite(), row, 0.0).double().cpu()
+        values = torch.where(row.isfinite(), row, 0.0).cpu().double()
         signs = torch.randint(0, 2, (3, len(row)), generator=torch.Generator().manual_seed(0)).double() * 2 - 1
         about = [len(row), row.element_size(), float(values.norm()), *(signs @ values).tolist()]
         mine = torch.tensor(about, dtype=torch.float64, device=self._meeting(row))

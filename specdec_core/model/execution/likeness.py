@@ -132,6 +132,7 @@ def _error(ours: Tensor, theirs: Tensor) -> float:
 
     Not the worst of many, because in a mixture of experts rounding can send a single row to another expert.
     """
+    ours, theirs = ours.cpu(), theirs.cpu()  # not every device has float64
     named = theirs > _NEVER  # (L, V)
     if not torch.equal(ours > _NEVER, named):
         return math.inf
