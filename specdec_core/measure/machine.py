@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..model.hardware import give_back
+
 # The instructions that decide how fast a forward is on a CPU; /proc/cpuinfo lists a hundred others.
 _TELLING = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"}
 _TELLING |= {"amx_tile", "amx_bf16", "amx_int8", "asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"}
@@ -123,7 +125,11 @@ class PeakMemory:
 
 
 def _forget_peak() -> bool:
-    """Linux: set the process's peak back to what it holds now. Elsewhere: nothing, and False."""
+    """Linux: set the process's peak back to what it holds now. Elsewhere: nothing, and False.
+
+    Memory that was freed and kept is returned first, or what is held next would lie in it unseen.
+    """
+    give_back()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM, which getrusage reports
         return True
